@@ -2,9 +2,8 @@
 //!
 //! Marks: docs/reference/README.md#marks.
 
-use super::LATEST_S;
 use super::error::ScenarioError;
-use super::keys::Keys;
+use super::keys::{Keys, LATEST_S};
 use crate::nic::{BUFFER_BYTES, FlowOrder, MempoolSpec, OUTSIDE_NS, Pace, Steering, TrafficSpec};
 use crate::ssd::ArraySpec;
 use waykeeper_inputs::{ETHERNET_BYTES, SHORTEST_FRAME};

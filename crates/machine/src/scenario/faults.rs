@@ -2,10 +2,9 @@
 //!
 //! Knows faults as data; must not know how they are injected.
 
-use super::LATEST_S;
 use super::devices::{NicSpec, StorageSpec};
 use super::error::ScenarioError;
-use super::keys::Keys;
+use super::keys::{Keys, LATEST_S};
 use super::workload::WorkloadSpec;
 use waykeeper_silicon::ChipSpec;
 use waykeeper_units::{PortId, WayMask, WorkloadId};

@@ -16,6 +16,11 @@ use waykeeper_units::{CoreList, Likeness, Unit, WayMask, most_alike, parse_size}
 /// because its key is known to be wrong).
 const MISSPELT: f64 = 0.85;
 
+/// Latest time that a scenario may name, seconds: a day (ours).
+pub const LATEST_S: f64 = 86_400.0;
+/// Shortest run, seconds of the server's clock: an interval of the shortest length.
+pub const SHORTEST_RUN_S: f64 = 0.001;
+
 /// The file of a table, for messages and for relative paths.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin<'a> {

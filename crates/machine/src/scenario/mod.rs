@@ -18,7 +18,7 @@ pub use devices::{NicPhase, NicSpec, StorageSpec};
 pub use error::ScenarioError;
 pub use faults::{Fault, FaultKind};
 pub use inputs::{CapturedPacket, CapturedTraffic};
-pub use keys::Keys;
+pub use keys::{Keys, LATEST_S, SHORTEST_RUN_S};
 pub use sweep::{SweptKey, shown};
 pub use workload::{WorkloadPhase, WorkloadSpec};
 
@@ -29,11 +29,6 @@ use std::sync::Arc;
 use toml::{Table, Value};
 use waykeeper_silicon::{ChipSpec, MAX_DEVICES, Rules};
 use waykeeper_units::{CoreId, Unit, WayMask};
-
-/// Latest time that a scenario may name, seconds: a day (ours).
-pub const LATEST_S: f64 = 86_400.0;
-/// Shortest run, seconds of the server's clock: an interval of the shortest length.
-pub const SHORTEST_RUN_S: f64 = 0.001;
 
 /// A scenario, read and checked.
 #[derive(Clone, Debug)]

@@ -1,10 +1,9 @@
 //! `[[workload]]`: a program with its cores, priority and devices, and changes over time. Must not simulate programs.
 
-use super::LATEST_S;
 use super::cgroup;
 use super::devices::{NicSpec, StorageSpec};
 use super::error::{ScenarioError, hint};
-use super::keys::Keys;
+use super::keys::{Keys, LATEST_S};
 use crate::nic::BUFFER_BYTES;
 use crate::programs::{Blueprint, KINDS, ProgramKind, kind};
 use std::sync::Arc;
