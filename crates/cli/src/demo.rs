@@ -109,11 +109,14 @@ pub fn demo(args: &DemoArgs) -> Result<(), Failure> {
         run: RunOptions { seed: args.seed, sample_seed: args.seed, sampling: args.sets },
         ..VirtualHostOptions::default()
     };
-    let mut host = DemoHost::start(&place.directory(HOST)?, scenario.clone(), options)?;
-    with_feedback(&mut view, "making the virtual server", host.mounting())?;
+    let (host, is_mounted) = DemoHost::start(&place.directory(HOST)?, scenario.clone(), options)?;
+    with_feedback(&mut view, "making the virtual server", is_mounted)?;
     let done = manage(&mut view, &host, &args.policy, &declared, args.for_time, &ending);
-    drop(host);
-    let restored = done?;
+    // Where the host is gone, that is why the rest failed.
+    let stopped = host.failure().map(|why| format!("the virtual server stopped: {why}"));
+    let ended = host.end();
+    let restored = done.map_err(|why| stopped.map_or(why, |stopped| Failure::new(exit::FAILED, stopped)))?;
+    ended?;
     view.tell(&format!("restored: {restored}; unmounted, nothing is left"))
 }
 
@@ -167,7 +170,12 @@ fn manage(
     ending: &Ending,
 ) -> Result<String, Failure> {
     let root = Root::at(host.path());
-    let found = FoundKnobs::read(&root)?;
+    // This thread does not read the host: see `Apart`.
+    let reading = || {
+        let root = root.clone();
+        move || FoundKnobs::read(&root)
+    };
+    let found = with_feedback(view, "reading the host", reading())?;
     std::fs::write(CONFIG, configuration(policy, declared)).map_err(|why| Failure::io(CONFIG, &why))?;
     let inputs = Inputs { file: Some(PathBuf::from(CONFIG)), ..Inputs::default() };
     let config = Config::load(&inputs)?;
@@ -182,11 +190,9 @@ fn manage(
     // A closed terminal must not keep the knobs from being restored.
     let _ = view.tell("ending: restoring the knobs ...");
     daemon.request(SignalRequest::Stop);
-    let ended = with_feedback(view, "restoring the knobs", move || daemon.wait());
-    // Where the host is gone, that is why nothing can be restored.
+    with_feedback(view, "restoring the knobs", move || daemon.wait())?;
     watched?;
-    ended?;
-    let now = FoundKnobs::read(&root)?;
+    let now = with_feedback(view, "reading the host", reading())?;
     now.compared_with(&found).map_err(|why| Failure::new(exit::FAILED, why))
 }
 
@@ -208,11 +214,8 @@ fn watch(
         }
         let shown_for = begun.map_or(Duration::ZERO, |begun| begun.elapsed());
         let is_over = for_time.is_some_and(|time| shown_for >= time);
-        if is_over || ending.is_asked() || daemon.has_ended() {
+        if is_over || ending.is_asked() || daemon.has_ended() || host.failure().is_some() {
             return Ok(());
-        }
-        if let Some(why) = host.failure() {
-            return Err(Failure::new(exit::FAILED, format!("the virtual server stopped: {why}")));
         }
         if !view.show(&status, host.lag_ns(), shown_for)? {
             return Ok(());

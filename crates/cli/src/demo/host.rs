@@ -7,7 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use waykeeper_machine::Scenario;
 use waykeeper_vhost::apart::Apart;
@@ -66,37 +66,41 @@ struct Known {
 pub struct DemoHost {
     path: PathBuf,
     known: Arc<Mutex<Known>>,
-    /// The reports until it is mounted, until they are taken.
-    first: Option<Receiver<Report>>,
-    _process: Apart,
+    process: Apart,
 }
 
 impl DemoHost {
-    /// Starts to mount the host of a scenario on an empty directory. The process must have one thread.
+    /// Starts to mount the host of a scenario on an empty directory. The process must have one thread. Also returns what
+    /// waits until the host is mounted.
     pub fn start(
         path: &Path,
         scenario: Arc<Scenario>,
         options: VirtualHostOptions,
-    ) -> Result<DemoHost, Failure> {
+    ) -> Result<(DemoHost, impl FnOnce() -> Result<(), Failure> + Send + 'static), Failure> {
         let mounted = path.to_owned();
-        let serve = move |asked, reports| serve(&mounted, scenario, options, &asked, reports);
+        let serve = move |asked, reports| {
+            let _line = PanicLine;
+            serve(&mounted, scenario, options, &asked, reports);
+        };
         let (process, reports) =
             Apart::start(serve).map_err(|why| Failure::io("cannot start the process of the host", &why))?;
         let known = Arc::new(Mutex::new(Known::default()));
         let (sender, first) = channel();
         let follower = known.clone();
         std::thread::spawn(move || follow(reports, &follower, &sender));
-        Ok(DemoHost { path: path.to_owned(), known, first: Some(first), _process: process })
+        let is_mounted = move || match first.recv() {
+            Ok(Report::Mounted) => Ok(()),
+            Ok(Report::Refused(code, why)) => Err(Failure::new(code, why)),
+            _ => Err(Failure::new(exit::FAILED, "the process of the virtual server has ended")),
+        };
+        Ok((DemoHost { path: path.to_owned(), known, process }, is_mounted))
     }
 
-    /// What waits until the host is mounted; a second call gets nothing to wait for.
-    pub fn mounting(&mut self) -> impl FnOnce() -> Result<(), Failure> + Send + 'static {
-        let first = self.first.take();
-        move || match first.map(|first| first.recv()) {
-            None | Some(Ok(Report::Mounted)) => Ok(()),
-            Some(Ok(Report::Refused(code, why))) => Err(Failure::new(code, why)),
-            Some(_) => Err(Failure::new(exit::FAILED, "the process of the virtual server has ended")),
-        }
+    /// Unmounts it.
+    pub fn end(self) -> Result<(), Failure> {
+        let failure =
+            || Failure::new(exit::FAILED, "the process of the virtual server did not end as it should");
+        if self.process.end() { Ok(()) } else { Err(failure()) }
     }
 
     /// Where it is mounted.
@@ -112,6 +116,15 @@ impl DemoHost {
     /// Why the server stopped, if it did.
     pub fn failure(&self) -> Option<String> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).failure.clone()
+    }
+}
+
+/// Waits at the end of the host's process for the line about a panic, which another thread writes.
+struct PanicLine;
+
+impl Drop for PanicLine {
+    fn drop(&mut self) {
+        exit::flush_stderr();
     }
 }
 

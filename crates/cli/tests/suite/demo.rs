@@ -3,7 +3,7 @@
 
 use crate::common::refused;
 use assert_cmd::cargo::cargo_bin;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -87,9 +87,10 @@ fn it_shows_decisions_and_says_that_every_knob_is_restored() {
 fn each_signal_ends_it_cleanly_and_a_kill_leaves_nothing_mounted() {
     let before = traces();
     for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::KILL] {
-        let mut child = command().spawn().unwrap();
+        // A terminal sends its signals to all processes of a command.
+        let mut child = command().process_group(0).spawn().unwrap();
         let (_, mut reader) = until(&mut child, "worth: ");
-        kill_process(Pid::from_child(&child), signal).unwrap();
+        kill_process_group(Pid::from_child(&child), signal).unwrap();
         let mut rest = String::new();
         reader.read_to_string(&mut rest).unwrap();
         let code = ended(&mut child);
@@ -117,6 +118,15 @@ fn of_threads(pid: Pid, file: &str) -> Vec<String> {
     threads.filter_map(|thread| std::fs::read_to_string(thread.path().join(file)).ok()).collect()
 }
 
+/// A process that is killed at the end, also of a test that fails.
+struct Killed(Pid);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = kill_process(self.0, Signal::KILL);
+    }
+}
+
 /// The kernel does not end a thread that waits for an answer of the host, also after a SIGKILL: somebody must answer, or be
 /// seen to have ended.
 #[test]
@@ -125,8 +135,9 @@ fn a_kill_ends_it_while_the_host_owes_an_answer() {
     let (_, _reader) = until(&mut child, "worth: ");
     let server = server_of(&child);
     kill_process(server, Signal::STOP).unwrap();
+    let _killed = Killed(server);
     let demo = Pid::from_child(&child);
-    let waits = |place: &String| place == "request_wait_answer";
+    let waits = |place: &String| place.contains("request_wait_answer") || place.contains("fuse");
     wait_for_some("a thread that waits for the host", || {
         of_threads(demo, "wchan").iter().any(waits).then_some(())
     });
