@@ -49,7 +49,8 @@ impl Allocation {
             }
         }
         for (id, tenant) in changes.changed.iter().chain(&changes.added) {
-            self.members.insert(*id, self.member(tenant));
+            let member = self.member(tenant);
+            self.members.insert(*id, member);
         }
     }
 
@@ -102,24 +103,25 @@ impl Allocation {
         Ok(())
     }
 
-    pub(super) fn member(&self, tenant: &Tenant) -> Member {
-        Member {
-            // One that cannot be looked at is added when it can be.
-            processes: tenant
-                .pids
-                .iter()
-                .filter_map(|pid| TenantProcess::find(&self.root, *pid).ok())
-                .collect(),
-            tenant: tenant.clone(),
-            missing: BTreeSet::new(),
-            unwatched: None,
-            left: None,
+    pub(super) fn member(&mut self, tenant: &Tenant) -> Member {
+        let mut processes = Vec::new();
+        for pid in &tenant.pids {
+            match TenantProcess::find(&self.root, *pid) {
+                Ok(process) => processes.push(process),
+                // Where tenants are managed it is added once it can be looked at.
+                Err(why) => self.note_once(
+                    format!("process {pid}"),
+                    format!("process {pid} of tenant {} is left out: {why}", tenant.name),
+                ),
+            }
         }
+        Member { processes, tenant: tenant.clone(), missing: BTreeSet::new(), unwatched: None, left: None }
     }
 
     /// Adds a tenant, in a class of its own if one is free.
     fn arrive(&mut self, id: WorkloadId, tenant: &Tenant, pass: &mut Pass) -> Result<(), GroupsError> {
-        self.members.insert(id, self.member(tenant));
+        let member = self.member(tenant);
+        self.members.insert(id, member);
         let mut placed = self.check_not_foreign(&[id]);
         if placed.is_ok() {
             placed = match self.placement.free().map(|class| self.found(id, class, pass)) {

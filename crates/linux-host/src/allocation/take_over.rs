@@ -88,7 +88,8 @@ impl Allocation {
 
     fn place_where_it_is(&mut self, id: WorkloadId, tenant: &Tenant, place: &HandedTenant) {
         let Some(slot) = self.slot_of(&place.group) else { return };
-        self.members.insert(id, self.member(tenant));
+        let member = self.member(tenant);
+        self.members.insert(id, member);
         // Another program has some of its CPUs or tasks: it is refused as a new tenant.
         if self.check_not_foreign(&[id]).is_err() {
             self.members.remove(&id);

@@ -173,15 +173,18 @@ impl Allocation {
                 }
             }
         }
-        let (mut ended, mut taken) = (Vec::new(), Vec::new());
+        let (mut ended, mut taken, mut unknown) = (Vec::new(), Vec::new(), Ok(()));
         for process in processes {
-            let now = task_start(&self.root, process.pid)?;
-            if gone.contains(&process.pid) || now != process.started {
-                ended.push(*process);
-                // Between the check and the write the pid may have been reused, and the new process is now in our group.
-                if moved.contains(&process.pid) && now.is_some() {
-                    taken.push(process.pid);
+            match task_start(&self.root, process.pid) {
+                Err(why) => unknown = Err(why),
+                Ok(now) if gone.contains(&process.pid) || now != process.started => {
+                    ended.push(*process);
+                    // Between the check and the write the pid may have been reused, and the new process is now in our group.
+                    if moved.contains(&process.pid) && now.is_some() {
+                        taken.push(process.pid);
+                    }
                 }
+                Ok(_) => {}
             }
         }
         if !taken.is_empty() {
@@ -191,6 +194,8 @@ impl Allocation {
                     back to the default group"
             ));
         }
+        // After what is known has been put right.
+        unknown?;
         elsewhere.retain(|process| !ended.contains(process));
         Ok((Moved { ended, elsewhere }, fresh))
     }
