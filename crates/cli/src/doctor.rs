@@ -75,9 +75,14 @@ pub fn can(report: &DoctorReport) -> String {
         }
         HostUse::Observe => format!("this host can be observed; the daemon cannot manage it: {why}"),
         HostUse::Simulate if report.mount_command().is_some() => why.to_owned(),
-        HostUse::Simulate => format!(
-            "nothing of this host's cache can be seen or set: {why}\na simulated server can be watched on any machine"
-        ),
+        HostUse::Simulate => {
+            let is_known = report.check("observe").is_none_or(|check| check.state != CheckState::Unknown);
+            let seen = match is_known {
+                true => "nothing of this host's cache can be seen or set",
+                false => "nothing of this host's cache can be set, and whether it can be seen is not known",
+            };
+            format!("{seen}: {why}\na simulated server can be watched on any machine")
+        }
     }
 }
 

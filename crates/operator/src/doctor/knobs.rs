@@ -7,8 +7,8 @@ use super::access::{NoWrites, unless_refused};
 use super::allocation;
 use super::facts::Facts;
 use super::report::{Check, CheckState, check};
+use super::watch;
 use crate::ddio::{self, PortDca, Survey};
-use rustix::fs::Access;
 use waykeeper_generations::Evidence;
 use waykeeper_kernel::{dca_ways, journal};
 use waykeeper_linux_host::{HostAccess, LinuxHost, LinuxHostOptions};
@@ -21,40 +21,33 @@ pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
     checks
 }
 
-/// Whether a daemon would start here, and whether it would to observe only: its own answers. `counts`: some counter of this
-/// host can be read.
-pub(super) fn daemon(facts: &Facts<'_>, counts: bool) -> Vec<Check> {
-    let place = unwritable(facts);
+/// Whether a daemon would start here, and whether it would to observe only: its own answers. `watched`: the checks of the
+/// counters, of which an observing daemon shows those that it need not program.
+pub(super) fn daemon(facts: &Facts<'_>, watched: &[Check]) -> Vec<Check> {
     let starts = |name, access, can| {
         let options = LinuxHostOptions::new(facts.root.clone(), Vec::new(), journal::usual_path(facts.root));
         let needs_cat = access == HostAccess::Manage;
         match LinuxHost::check(&LinuxHostOptions { access, needs_cat, ..options }) {
+            Ok(()) => check(name, CheckState::Ok, can),
             Err(why) => check(name, CheckState::Missing, why),
-            Ok(()) => match &place {
-                Some(why) => check(name, CheckState::Missing, why).remedy("run as root"),
-                None => check(name, CheckState::Ok, can),
-            },
         }
     };
     let observe = starts("observe", HostAccess::Observe, "the daemon can observe this host (--observe)");
-    let observe = match observe.state {
-        CheckState::Ok if !counts => check(
+    let observe = match watch::can_read(facts, watched) {
+        _ if observe.state != CheckState::Ok => observe,
+        Some(true) => observe,
+        Some(false) => check(
             "observe",
             CheckState::Degraded,
-            "the daemon would start with --observe, but no counter can be read",
+            "the daemon would start with --observe, but finds no counter that it can read",
         ),
-        _ => observe,
+        None => check(
+            "observe",
+            CheckState::Unknown,
+            "the daemon would start with --observe; whether it finds a counter is not known",
+        ),
     };
     vec![starts("daemon", HostAccess::Manage, "it can manage this host"), observe]
-}
-
-/// Why this user cannot make the daemon's socket and journal at their usual place, if that is so.
-fn unwritable(facts: &Facts<'_>) -> Option<String> {
-    let journal = journal::usual_path(facts.root);
-    let folder = journal.parent()?;
-    let there = folder.ancestors().find(|own| facts.root.system().is_dir(own))?;
-    let why = rustix::fs::access(there, Access::WRITE_OK | Access::EXEC_OK).err()?;
-    Some(format!("the socket and the journal are in {}; {}: {why}", folder.display(), there.display()))
 }
 
 fn ways(facts: &Facts<'_>, survey: &Survey) -> Check {

@@ -24,7 +24,7 @@ use waykeeper_kernel::root::Root;
 pub fn examine(root: &Root) -> DoctorReport {
     let facts = facts::Facts::read(root);
     let watched = watch::checks(&facts);
-    let daemon = knobs::daemon(&facts, watched.iter().any(Check::is_counter_to_read));
+    let daemon = knobs::daemon(&facts, &watched);
     let families = [
         (Family::Host, host::checks(&facts)),
         (Family::Access, access::checks(&facts)),

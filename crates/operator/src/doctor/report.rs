@@ -71,20 +71,12 @@ impl Check {
     pub fn remedy(self, remedy: impl Display) -> Check {
         Check { remedy: Some(remedy.to_string()).filter(|remedy| !remedy.is_empty()), ..self }
     }
-
-    /// Whether it is the check of a counter, and observing shows that counter.
-    pub(super) fn is_counter_to_read(&self) -> bool {
-        COUNTERS.contains(&self.name) && matches!(self.state, CheckState::Ok | CheckState::Degraded)
-    }
 }
 
 /// A check without a remedy. The report sets its family.
 pub(super) fn check(name: &'static str, state: CheckState, value: impl Display) -> Check {
     Check { name, state, value: value.to_string(), remedy: None, family: Family::Host }
 }
-
-/// The checks of counters that observation shows.
-const COUNTERS: [&str; 5] = ["monitoring", "core-counters", "dca-counters", "io-counters", "memory-counters"];
 
 /// What can be done on a host, the most first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]

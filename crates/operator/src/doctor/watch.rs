@@ -28,6 +28,30 @@ pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
     ]
 }
 
+/// Whether an observing daemon can read a counter: resctrl's, or one that perf counts for this process. It programs no
+/// register. `None`: not known.
+pub(super) fn can_read(facts: &Facts<'_>, watched: &[Check]) -> Option<bool> {
+    let has = |name: &str, states: &[CheckState]| {
+        watched.iter().any(|check| check.name == name && states.contains(&check.state))
+    };
+    let perf = || {
+        let (all, generation) = (sources(facts).ok()?, facts.generation?);
+        let units = [
+            generation.cache.as_ref().map(|cache| &cache.pmu),
+            generation.iio.as_ref().map(|iio| &iio.pmu),
+            generation.memory.as_ref().map(|memory| &memory.pmu),
+        ];
+        Some(facts.core_pmu().is_some() || units.into_iter().flatten().any(|pmu| boxes(all, pmu) > 0))
+    };
+    if has("monitoring", &[CheckState::Ok, CheckState::Degraded])
+        || has("perf-access", &[CheckState::Ok]) && perf() == Some(true)
+    {
+        return Some(true);
+    }
+    let is_unknown = |check: &Check| check.state == CheckState::Unknown && check.value != NO_TABLE;
+    (!watched.iter().any(is_unknown)).then_some(false)
+}
+
 /// Why a setting of the kernel is not known.
 const NO_PROC: &str = "there is no proc/sys/kernel";
 /// Why no counter is read.
@@ -66,6 +90,18 @@ fn core(facts: &Facts<'_>) -> Check {
     check
 }
 
+/// How many of perf's event sources are units of a kind: `uncore_cha` alone, or `uncore_cha_N`.
+fn boxes(sources: &[String], pmu: &Pmu) -> usize {
+    let is_unit = |source: &&String| {
+        let rest = source.strip_prefix(pmu.perf.as_str());
+        let number = rest.map(|rest| rest.strip_prefix('_').unwrap_or(rest));
+        number.is_some_and(|number| {
+            rest == Some("") || !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+        })
+    };
+    sources.iter().filter(is_unit).count()
+}
+
 fn uncore(facts: &Facts<'_>, name: &'static str, what: &str, pmu: Option<&Pmu>) -> Check {
     let sources = match sources(facts) {
         Ok(sources) => sources,
@@ -77,13 +113,7 @@ fn uncore(facts: &Facts<'_>, name: &'static str, what: &str, pmu: Option<&Pmu>) 
     let Some(pmu) = pmu else {
         return check(name, CheckState::Missing, format!("{} has no such counters", generation.name));
     };
-    let of_pmu = |source: &&String| {
-        source
-            .strip_prefix(pmu.perf.as_str())
-            .and_then(|rest| rest.strip_prefix('_'))
-            .is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
-    };
-    let boxes = sources.iter().filter(of_pmu).count() + usize::from(sources.contains(&pmu.perf));
+    let boxes = boxes(sources, pmu);
     if boxes > 0 {
         return check(name, CheckState::Ok, format!("{what}: perf, {}_N units: {boxes}", pmu.perf));
     }
@@ -146,7 +176,8 @@ fn paranoid(facts: &Facts<'_>) -> Check {
     let Ok(level) = text.parse::<i32>() else {
         return check(name, CheckState::Unknown, file::odd(facts.root, PATH, &text, "a number from -1 to 4"));
     };
-    if facts.event_sources.is_ok() && facts.core_pmu().is_none() {
+    let is_hardware = |source: &String| source.starts_with("uncore_") || source.starts_with("amd_");
+    if sources(facts).is_ok_and(|all| facts.core_pmu().is_none() && !all.iter().any(is_hardware)) {
         let value = format!("perf_event_paranoid {level}; perf offers no core PMU to count with");
         return check(name, CheckState::Info, value);
     }
