@@ -4,7 +4,7 @@ use crate::exit::Failure;
 use crate::{listing, out};
 use clap::Subcommand;
 use std::path::PathBuf;
-use waykeeper_inputs::{Capture, CaptureInfo};
+use waykeeper_inputs::{Capture, CaptureInfo, SHORTEST_FRAME};
 
 const INFO_EXAMPLES: &str = "\
 Examples:
@@ -69,10 +69,11 @@ fn page(info: &CaptureInfo) -> String {
         facts.push(("longest gap", text));
     }
     let odd = &info.oddities;
+    let padded = format!("a frame has at least {SHORTEST_FRAME} bytes; a sender pads them to that");
     let counted = [
         ("out of order", odd.reordered, "all are sorted by time"),
         ("longer than said", odd.longer_than_said, "the captured length counts"),
-        ("too short", odd.shorter_than_a_frame, "a frame has at least 60 bytes; a sender pads them to that"),
+        ("too short", odd.shorter_than_a_frame, padded.as_str()),
         ("no bytes", odd.empty, "they are left out"),
         ("outgoing", odd.outgoing, "the capturing host sent them; they are left out"),
         (

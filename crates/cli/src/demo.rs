@@ -45,7 +45,7 @@ Examples:
   waykeeper demo --for 30s | cat               half a minute as plain lines
   waykeeper demo --speed 0.5                   for a slow machine: the server's clock at half speed
 
-demo mounts a virtual host where only it sees it, declares the scenario's programs as
+demo mounts a virtual host that no other program sees, declares the scenario's programs as
 tenants, and runs the daemon on it. It needs /dev/fuse, and root or user namespaces. When it ends,
 on q, a signal, a closed terminal or after --for, the daemon restores every knob and the host is
 unmounted; nothing is left, also after kill -9.

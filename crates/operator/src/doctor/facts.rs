@@ -101,7 +101,7 @@ impl<'a> Facts<'a> {
         self.root.exists("sys/bus")
     }
 
-    /// Whether the tree has procfs, with the same meaning.
+    /// Whether the tree has procfs. Without it what is not there is not known.
     pub fn has_procfs(&self) -> bool {
         self.root.exists("proc/sys/kernel")
     }
