@@ -74,6 +74,11 @@ fn page(info: &CaptureInfo) -> String {
         ("out of order", odd.reordered, "all are sorted by time"),
         ("longer than said", odd.longer_than_said, "the captured length counts"),
         ("too short", odd.shorter_than_a_frame, padded.as_str()),
+        (
+            "FCS",
+            odd.undeclared_fcs,
+            "they end in a frame check sequence, though the file says nothing of it; it is left out",
+        ),
         ("no bytes", odd.empty, "they are left out"),
         ("outgoing", odd.outgoing, "the capturing host sent them; they are left out"),
         (

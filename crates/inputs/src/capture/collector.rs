@@ -1,7 +1,7 @@
 //! Collects the packets that the readers of both formats find: flows, times, and what is left out or said. Must not know how
 //! a file holds a packet.
 
-use super::headers::{ETHERNET_BYTES, Headers, LinkType, SHORTEST_FRAME};
+use super::headers::{ETHERNET_BYTES, FCS_BYTES, Headers, LinkType, SHORTEST_FRAME};
 use super::{
     Capture, CaptureFormat, CaptureOddities, FlowKey, MAX_FLOWS, MAX_PACKET_BYTES, MAX_PACKETS, Packet,
 };
@@ -170,6 +170,10 @@ impl<'a> Collector<'a> {
                 (Some(index), hash)
             }
         };
+        // Of a packet that was cut, the last bytes in the file are not its end.
+        let has_undeclared = fcs_bytes == 0 && headers.ends_in_fcs && lengths.captured >= lengths.original;
+        self.capture.oddities.undeclared_fcs += u64::from(has_undeclared);
+        let fcs_bytes = if has_undeclared { FCS_BYTES } else { fcs_bytes };
         let payload = bytes.saturating_sub(fcs_bytes).saturating_sub(link.header_bytes());
         let frame = payload + ETHERNET_BYTES;
         self.capture.oddities.shorter_than_a_frame += u64::from(frame < SHORTEST_FRAME);

@@ -25,6 +25,9 @@ pub const ETHERNET_BYTES: u32 = 14;
 /// The shortest Ethernet frame without its check sequence (IEEE 802.3: 64 bytes with it). A sender pads what is shorter.
 pub const SHORTEST_FRAME: u32 = 60;
 
+/// A frame check sequence.
+pub(super) const FCS_BYTES: u32 = 4;
+
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
@@ -78,6 +81,8 @@ pub(super) struct Headers {
     pub(super) tags: u8,
     /// Whether the capturing host sent it.
     pub(super) is_outgoing: bool,
+    /// Whether its last four bytes are the check sequence of an Ethernet frame.
+    pub(super) ends_in_fcs: bool,
     /// Of the first bytes of an IP packet, without what a router changes; none if it is not IP.
     pub(super) digest: Option<u64>,
 }
@@ -85,7 +90,10 @@ pub(super) struct Headers {
 /// Reads a packet's headers.
 pub(super) fn parse(link: LinkType, data: &[u8]) -> Headers {
     match link {
-        LinkType::Ethernet => ether_payload(word(data, 12), data.get(14..)),
+        LinkType::Ethernet => {
+            let headers = ether_payload(word(data, 12), data.get(14..));
+            Headers { ends_in_fcs: ends_in_fcs(data, &headers), ..headers }
+        }
         LinkType::LinuxSll => Headers {
             is_outgoing: word(data, 0) == Some(SLL_OUTGOING),
             ..ether_payload(word(data, 14), data.get(16..))
@@ -99,6 +107,19 @@ pub(super) fn parse(link: LinkType, data: &[u8]) -> Headers {
         LinkType::Loopback => ip(data.get(4..)),
         LinkType::RawIp => ip(Some(data)),
     }
+}
+
+/// Whether a frame ends in its check sequence: the CRC-32 of the bytes before it, the lowest byte first (IEEE 802.3, 3.2.9).
+/// Of other bytes one in 2^32 does. An IP packet that fills the frame leaves no room for one.
+fn ends_in_fcs(frame: &[u8], headers: &Headers) -> bool {
+    let Some((bytes, fcs)) = frame.split_last_chunk::<{ FCS_BYTES as usize }>() else { return false };
+    let at = ETHERNET_BYTES as usize + 4 * usize::from(headers.tags);
+    let said = headers.flow.and_then(|flow| match flow.source {
+        IpAddr::V4(_) => word(frame, at + 2).map(usize::from),
+        IpAddr::V6(_) => word(frame, at + 4).map(|payload| 40 + usize::from(payload)),
+    });
+    let has_room = said.is_none_or(|packet| at + packet <= bytes.len());
+    has_room && bytes.len() >= SHORTEST_FRAME as usize && crc32fast::hash(bytes) == u32::from_le_bytes(*fcs)
 }
 
 fn word(data: &[u8], at: usize) -> Option<u16> {

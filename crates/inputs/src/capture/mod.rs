@@ -134,6 +134,8 @@ pub struct CaptureOddities {
     /// Packets whose frame is shorter than a wire has, as where a sender is captured or the link has no Ethernet header:
     /// each counts as [`SHORTEST_FRAME`] bytes.
     pub shorter_than_a_frame: u64,
+    /// Packets that end in a frame check sequence of which the file says nothing: it is no part of their length.
+    pub undeclared_fcs: u64,
     /// Packets without bytes: they are left out.
     pub empty: u64,
     /// Packets that the capturing host sent, as Linux cooked headers and flags of pcapng say: they are left out.

@@ -299,6 +299,43 @@ fn what_is_shorter_than_a_frame_counts_as_the_shortest_one() {
     }
 }
 
+/// A frame with the check sequence of its bytes, as some cards and taps record it.
+fn with_fcs(mut frame: Vec<u8>) -> Vec<u8> {
+    let fcs = crc32fast::hash(&frame);
+    frame.extend(fcs.to_le_bytes());
+    frame
+}
+
+#[test]
+fn a_check_sequence_of_which_the_file_says_nothing_does_not_count() {
+    // The check value of CRC-32 for the digits 1 to 9, which hardware and file formats share.
+    assert_eq!(crc32fast::hash(b"123456789"), 0xcbf4_3926);
+    let padded = |length: usize| {
+        let mut frame = frame(1, 0);
+        frame.resize(length, 0);
+        frame
+    };
+    let arp = [&[0xff; 12], [8, 6].as_slice(), &[1; 46]].concat();
+    let whole = |data: Vec<u8>| (0, data.len() as u32, data);
+    let lengths = |packets: &[TestPacket], link| {
+        let capture = read(&pcap(false, true, link, packets));
+        (lengths(&capture), capture.oddities.undeclared_fcs)
+    };
+    assert_eq!(
+        lengths(&[whole(with_fcs(padded(60))), whole(with_fcs(padded(1514)))], 1),
+        (vec![60, 1514], 2)
+    );
+    assert_eq!(lengths(&[whole(with_fcs(arp))], 1), (vec![60], 1));
+    // One bit of a byte differs: these are bytes like others.
+    let mut other = with_fcs(padded(60));
+    other[20] ^= 1;
+    assert_eq!(lengths(&[whole(other)], 1), (vec![64], 0));
+    // What the file declares is no surprise, and is left out once.
+    assert_eq!(lengths(&[whole(with_fcs(padded(60)))], 1 | 1 << 26 | 2 << 28), (vec![60], 0));
+    // A packet that was cut where its bytes happen to check.
+    assert_eq!(lengths(&[(0, 1514, with_fcs(padded(60)))], 1), (vec![1514], 0));
+}
+
 #[test]
 fn obsolete_and_simple_packet_blocks_are_read() {
     // Interface and lost packets in one word, time, lengths, data, and flags that say "outbound".

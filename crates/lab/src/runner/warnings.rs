@@ -66,6 +66,7 @@ fn of_capture(nic: &NicSpec) -> Option<Warning> {
             (odd.reordered, "are out of order in the file and sorted by time"),
             (odd.longer_than_said, "have more bytes than their length says; the bytes count"),
             (odd.shorter_than_a_frame, "are shorter than a frame and padded"),
+            (odd.undeclared_fcs, "end in a frame check sequence, which does not count"),
             (odd.empty, "have no bytes and are left out"),
             (odd.outgoing, "were sent by the capturing host and are left out"),
             (odd.copies, "have the bytes of one just before them, as where two interfaces see a packet"),
