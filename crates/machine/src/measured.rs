@@ -100,6 +100,8 @@ pub struct Measured {
     pub seconds: f64,
     /// Per workload, in the scenario's order.
     pub workloads: Vec<WorkloadMeasured>,
+    /// Per workload the commands of each job of its job file; empty without one.
+    pub job_commands: Vec<Vec<u64>>,
     /// Per storage array, in the scenario's order: bytes moved / bytes that its drives and link can move in the same time,
     /// of the direction with the larger ratio.
     pub drive_busy_ratios: Vec<f64>,
@@ -201,6 +203,7 @@ impl Mark {
         Measured {
             seconds,
             workloads: (0..count).map(|index| self.workload(&now, machine, index, seconds)).collect(),
+            job_commands: machine.bus.meters.iter().map(|meter| meter.job_commands.clone()).collect(),
             drive_busy_ratios: self.drive_busy_ratios(&now, machine, seconds),
             system: self.system(&now, machine, seconds),
         }

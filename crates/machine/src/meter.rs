@@ -66,6 +66,8 @@ pub struct Meter {
     pub bytes: f64,
     /// Counts of a program that sends block commands; `None` for all others.
     pub load: Option<BlockCommands>,
+    /// Commands completed of each job of a job file; empty without one.
+    pub job_commands: Vec<u64>,
     /// Dropped packets.
     pub dropped: f64,
     /// Parts of the packets' time in the host.
@@ -85,6 +87,7 @@ impl Default for Meter {
             operations: 0.0,
             bytes: 0.0,
             load: None,
+            job_commands: Vec::new(),
             dropped: 0.0,
             stations: Stations::default(),
             latency_ns,
@@ -148,6 +151,7 @@ impl Meter {
         if let Some(load) = &mut self.load {
             (load.blocks, load.moved) = (0, 0);
         }
+        self.job_commands.fill(0);
         self.dropped = 0.0;
         self.stations = Stations::default();
         self.latency_ns.reset();

@@ -112,6 +112,9 @@ fn combine_policy(into: &mut PolicyResult, seeds: &[&PolicyResult], same_sets: b
         }
         let errors: Vec<_> = seeds.iter().map(|seed| &seed.workloads[name].sampling_error).collect();
         workload.sampling_error = sampling_error::of_mean(&errors, same_sets);
+        workload
+            .idle_jobs
+            .retain(|job| seeds.iter().all(|seed| seed.workloads[name].idle_jobs.contains(job)));
     }
     for (name, group) in &mut into.groups {
         let values = seeds.iter().map(|seed| seed.groups.get(name).and_then(|g| g.performance_ratio));

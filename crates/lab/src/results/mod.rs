@@ -156,6 +156,9 @@ pub struct WorkloadResult {
     /// Names of its devices.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<String>,
+    /// Jobs of its job file of which no command ended in the measured interval, with any seed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub idle_jobs: Vec<String>,
     /// How its performance is scored.
     pub score: Score,
     /// Unit of `throughput`.

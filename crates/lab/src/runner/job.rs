@@ -174,16 +174,20 @@ fn evictions(scenario: &Scenario, rates: &[EvictionRate]) -> Vec<Evictions> {
 }
 
 pub(super) fn workloads(scenario: &Scenario, measured: &Measured) -> IndexMap<String, WorkloadResult> {
-    let pairs = scenario.workloads.iter().zip(&measured.workloads);
-    pairs.map(|(spec, one)| (spec.name.clone(), workload(scenario, spec, one, measured))).collect()
+    let results = scenario.workloads.iter().zip(&measured.workloads).zip(&measured.job_commands);
+    results
+        .map(|((spec, one), jobs)| (spec.name.clone(), workload(scenario, spec, one, jobs, measured)))
+        .collect()
 }
 
 fn workload(
     scenario: &Scenario,
     spec: &WorkloadSpec,
     measured: &WorkloadMeasured,
+    job_commands: &[u64],
     all: &Measured,
 ) -> WorkloadResult {
+    let jobs = spec.blueprint.job_spans().into_iter().zip(job_commands);
     let nic = spec.nic.map(|nic| scenario.nics[nic].name.clone());
     let storage = spec.storage.map(|array| scenario.storage[array].name.clone());
     let unit = match spec.program.unit {
@@ -198,6 +202,7 @@ fn workload(
         priority: spec.priority,
         kind: spec.program.kind,
         devices: nic.into_iter().chain(storage).collect(),
+        idle_jobs: jobs.filter(|(_, commands)| **commands == 0).map(|(span, _)| span.name).collect(),
         score: match spec.program.score {
             waykeeper_machine::ScoreKind::InverseLatency => Score::InverseLatency,
             waykeeper_machine::ScoreKind::Ipc => Score::Ipc,

@@ -38,7 +38,7 @@ pub(super) fn of(scenario: &Scenario, runs: &[RunSummary]) -> Vec<Warning> {
     let mut found: Vec<Warning> = unused_devices(scenario);
     found.extend(late_phases(scenario));
     for workload in &scenario.workloads {
-        match silent_under(workload, runs) {
+        match silent_under(&workload.name, runs, did_nothing) {
             Some(under) => {
                 let (why, advice) = reason(scenario, workload, runs, stretch);
                 let name = show::name(&workload.name);
@@ -46,7 +46,9 @@ pub(super) fn of(scenario: &Scenario, runs: &[RunSummary]) -> Vec<Warning> {
                     .push(warning(format!("{name} did nothing while it was measured{under}: {why}"), advice));
             }
             None => {
-                let silent = silent_jobs(workload, stretch).into_iter();
+                let known = silent_jobs(workload, stretch);
+                let measured = idle_jobs(workload, &known, runs, stretch);
+                let silent = known.into_iter().flatten().chain(measured);
                 found.extend(silent.map(|(why, advice)| warning(why, advice)));
             }
         }
@@ -58,14 +60,21 @@ fn warning(text: String, advice: String) -> Warning {
     Warning { key: WarningKey::Silent, text, advice }
 }
 
-/// The policies under which a workload did nothing: ` under NAME`, nothing for all of them; none if it always did something.
-fn silent_under(workload: &WorkloadSpec, runs: &[RunSummary]) -> Option<String> {
-    // Packets that are dropped are work that was not done.
-    let is_silent = |result: &WorkloadResult| result.metrics.throughput == Some(0.0);
+/// Packets that are dropped are work that was not done.
+fn did_nothing(result: &WorkloadResult) -> bool {
+    result.metrics.throughput == Some(0.0)
+}
+
+/// The policies under which a workload's result is silent: ` under NAME`, nothing for all of them; none if it never is.
+fn silent_under(
+    workload: &str,
+    runs: &[RunSummary],
+    is_silent: impl Fn(&WorkloadResult) -> bool,
+) -> Option<String> {
     let mut policies: Vec<&str> = Vec::new();
     for (policy, result) in runs.iter().flat_map(|run| &run.policies) {
-        let own = result.workloads.get(&workload.name);
-        if own.is_some_and(is_silent) && !policies.contains(&policy.as_str()) {
+        let own = result.workloads.get(workload);
+        if own.is_some_and(&is_silent) && !policies.contains(&policy.as_str()) {
             policies.push(policy);
         }
     }
@@ -131,7 +140,7 @@ fn reason(scenario: &Scenario, workload: &WorkloadSpec, runs: &[RunSummary], str
     }
     if let Some(name) = &workload.switch
         && let Some(switch) = scenario.workloads.iter().find(|other| other.name == *name)
-        && silent_under(switch, runs).is_some()
+        && silent_under(&switch.name, runs, did_nothing).is_some()
     {
         let (why, advice) = reason(scenario, switch, runs, stretch);
         return (format!("its switch {} did nothing either: {why}", show::name(name)), advice);
@@ -148,8 +157,8 @@ fn reason(scenario: &Scenario, workload: &WorkloadSpec, runs: &[RunSummary], str
     let traffic = stretch.traffic();
     let jobs = silent_jobs(workload, stretch);
     let spans = workload.blueprint.job_spans();
-    if !jobs.is_empty() && jobs.len() == spans.len() {
-        let (mut why, mut advice): (Vec<String>, Vec<String>) = jobs.into_iter().unzip();
+    if !jobs.is_empty() && jobs.iter().all(Option::is_some) {
+        let (mut why, mut advice): (Vec<String>, Vec<String>) = jobs.into_iter().flatten().unzip();
         why.dedup();
         advice.dedup();
         return (why.join("; "), advice.join("; "));
@@ -158,8 +167,7 @@ fn reason(scenario: &Scenario, workload: &WorkloadSpec, runs: &[RunSummary], str
         let why = format!(
             "no command of its job file ended within the measured {traffic} of traffic, and a number of commands ends its jobs"
         );
-        let advice = "`time_based=1` in the job file keeps them running".to_owned();
-        return (why, advice);
+        return (why, time_based());
     }
     (format!("none of its work ended within the measured {traffic} of traffic"), more_traffic())
 }
@@ -209,8 +217,9 @@ fn not_running(workload: &WorkloadSpec, stretch: Stretch) -> Option<Reason> {
     })
 }
 
-/// The jobs of a workload that send nothing within the stretch, as far as the job file says.
-fn silent_jobs(workload: &WorkloadSpec, stretch: Stretch) -> Vec<Reason> {
+/// For each job of a workload whether it sends nothing within the stretch, as far as the job file says. Nothing is known of
+/// a workload that starts again.
+fn silent_jobs(workload: &WorkloadSpec, stretch: Stretch) -> Vec<Option<Reason>> {
     let restarts =
         workload.every_s.is_some() || workload.phases.iter().any(|phase| phase.blueprint.is_some());
     if restarts || not_running(workload, stretch).is_some() {
@@ -218,7 +227,7 @@ fn silent_jobs(workload: &WorkloadSpec, stretch: Stretch) -> Vec<Reason> {
     }
     let name = show::plain(&workload.name);
     let ms = |traffic_s: f64| format!("{} ms of traffic", show::digits(traffic_s / stretch.factor * 1e3));
-    let silent = workload.blueprint.job_spans().into_iter().filter_map(|span| {
+    let silent = workload.blueprint.job_spans().into_iter().map(|span| {
         let JobSpan { name: job, from_ns, to_ns, .. } = span;
         let of = format!("the job {} of {}", show::name(&job), show::name(&workload.name));
         let job = show::plain(&job);
@@ -251,6 +260,33 @@ fn silent_jobs(workload: &WorkloadSpec, stretch: Stretch) -> Vec<Reason> {
         })
     });
     silent.collect()
+}
+
+/// The jobs of a workload that sent nothing although their file lets them. `known`: what the file says of each.
+fn idle_jobs(
+    workload: &WorkloadSpec,
+    known: &[Option<Reason>],
+    runs: &[RunSummary],
+    stretch: Stretch,
+) -> Vec<Reason> {
+    let spans = workload.blueprint.job_spans();
+    let open = spans.iter().zip(known).filter(|(_, why)| why.is_none());
+    let idle = open.filter_map(|(span, _)| {
+        let under = silent_under(&workload.name, runs, |result| result.idle_jobs.contains(&span.name))?;
+        let of = format!("the job {} of {}", show::name(&span.name), show::name(&workload.name));
+        let what =
+            format!("no command of {of} ended within the measured {} of traffic{under}", stretch.traffic());
+        Some(match span.is_counted {
+            true => (format!("{what}, and a number of commands ends it"), time_based()),
+            false => (what, more_traffic()),
+        })
+    });
+    idle.collect()
+}
+
+/// What keeps jobs running that a number of commands ends.
+fn time_based() -> String {
+    "`time_based=1` in the job file keeps it running".to_owned()
 }
 
 /// Why a workload that runs got or processed no packet of its NIC.
@@ -294,7 +330,9 @@ fn of_nic(
         return (why, more_traffic());
     }
     let has_others = scenario.workloads.iter().any(|other| {
-        other.name != workload.name && other.nic == workload.nic && silent_under(other, runs).is_none()
+        other.name != workload.name
+            && other.nic == workload.nic
+            && silent_under(&other.name, runs, did_nothing).is_none()
     });
     if has_others {
         let why = format!("all packets of {name} came to other workloads");

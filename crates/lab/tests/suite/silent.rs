@@ -232,10 +232,24 @@ fn jobs_that_the_measurement_does_not_see_are_said() {
             ],
         ),
         (
+            "[a]\n[b]\nnumber_ios=5\n",
+            vec![
+                "no command of the job b of fio ended within the measured 20.0 ms of traffic, and a number of commands ends \
+                 it; `time_based=1` in the job file keeps it running",
+            ],
+        ),
+        (
+            "[a]\nnumber_ios=1000000\n[b]\nstonewall\n",
+            vec![
+                "no command of the job b of fio ended within the measured 20.0 ms of traffic; `--set time_factor=N` with a \
+                 smaller N measures more traffic",
+            ],
+        ),
+        (
             "[a]\nnumber_ios=5\n",
             vec![
                 "fio did nothing while it was measured: no command of its job file ended within the measured 20.0 ms of \
-                 traffic, and a number of commands ends its jobs; `time_based=1` in the job file keeps them running",
+                 traffic, and a number of commands ends its jobs; `time_based=1` in the job file keeps it running",
             ],
         ),
     ] {

@@ -87,6 +87,7 @@ impl Blueprint for Storage {
             let blocks = Blocks::one(self.block);
             return Ok(Box::new(StorageThread::new(site, (self.depth, self.writes), blocks, stream, None)?));
         };
+        site.bus.meters[site.workload].job_commands.resize(jobs.len(), 0);
         let mut threads = Vec::with_capacity(jobs.len());
         for (index, job) in jobs.iter().enumerate() {
             // A job by itself has the stream of its thread.
@@ -97,7 +98,8 @@ impl Blueprint for Storage {
             let slots = job.slots_of(site.thread, site.threads);
             let gaps = job.has_random_gaps().then(|| Stream::new(u64::from(stream.bits()), "gaps"));
             let pace = job.pace(site.thread, site.threads, site.start_ns, slots, gaps);
-            let thread = StorageThread::new(site, (slots, job.writes), job.blocks(), own, Some(pace))?;
+            let thread =
+                StorageThread::new(site, (slots, job.writes), job.blocks(), own, Some((index, pace)))?;
             threads.push((job.group, thread));
         }
         Ok(Box::new(JobsThread { threads, group: 0 }))
@@ -179,7 +181,9 @@ struct StorageThread {
     /// a smaller depth uses fewer buffers.
     resting: Vec<u32>,
     scan: Option<Scan>,
-    /// Limits of a job file; without one a slot is submitted again at once.
+    /// The number of its job in a job file.
+    job: Option<usize>,
+    /// Limits of the job; without one a slot is submitted again at once.
     pace: Option<Pace>,
 }
 
@@ -190,11 +194,12 @@ impl StorageThread {
         (depth, writes): (u32, f64),
         blocks: Blocks,
         stream: Stream,
-        pace: Option<Pace>,
+        job: Option<(usize, Pace)>,
     ) -> Result<StorageThread, OutOfMemory> {
         let index = site.array.expect("a scenario with a storage program has an array");
         let array = &mut site.bus.arrays[index];
         let queue = array.open_queue(site.workload);
+        let (job, pace) = job.unzip();
         let largest = blocks.sizes.iter().copied().max().unwrap_or(0);
         let mut slots = Vec::with_capacity(depth as usize);
         let mut buffers = Vec::with_capacity(depth as usize * blocks.sizes.len());
@@ -220,6 +225,7 @@ impl StorageThread {
             started: false,
             resting: Vec::new(),
             scan: None,
+            job,
             pace,
         })
     }
@@ -289,6 +295,9 @@ impl StorageThread {
         meter.operations += 1.0;
         let done = self.slots[slot as usize];
         meter.bytes += self.blocks.sizes[done.size] as f64;
+        if let Some(job) = self.job {
+            meter.job_commands[job] += 1;
+        }
         meter.latency(core.clock_ns - done.submitted_ns);
         match &mut self.pace {
             Some(pace) => {

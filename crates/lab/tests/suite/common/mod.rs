@@ -177,6 +177,7 @@ fn workload(spec: &Spec, policy: usize, seed: u64) -> WorkloadResult {
         cores: spec.cores.parse().unwrap(),
         priority: spec.priority,
         kind: spec.kind,
+        idle_jobs: Vec::new(),
         devices: match spec.kind {
             WorkloadKind::NetworkIo => vec!["nic0".to_owned()],
             WorkloadKind::StorageIo => vec!["raid0".to_owned()],
