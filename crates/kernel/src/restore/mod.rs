@@ -372,6 +372,8 @@ fn begin(journal: &mut Journal) -> Result<Vec<String>, JournalError> {
 pub fn task_start(root: &Root, pid: u32) -> Result<Option<u64>, FileError> {
     let path = format!("/proc/{pid}/stat");
     match root.read_bytes(&path, STAT_BYTES) {
+        // Without procfs no task is seen.
+        Err(error) if error.is_absent() && !root.exists("/proc") => Err(error),
         // A file that was opened before its task ended can no longer be read.
         Err(error) if error.is_absent() || error.errno() == Some(Errno::SRCH) => Ok(None),
         Err(error) => Err(error),

@@ -452,6 +452,7 @@ fn a_journal_of_another_tree_is_not_for_this_one() {
 fn a_task_is_known_by_its_start() {
     let host = Host::new();
     let stat = host.root.path("/proc/4711/stat");
+    assert!(task_start(&Root::at(host.root.path("/none")), 4711).is_err(), "without procfs no task is seen");
     fs::create_dir_all(stat.parent().unwrap()).unwrap();
     assert_eq!(task_start(&host.root, 4711), Ok(None));
     // The name may contain any characters, also spaces and brackets.
