@@ -17,8 +17,10 @@ pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
 /// Lockdown (hardware.md 10): the file has the form `[none] integrity confidentiality`, with the active level in
 /// brackets.
 pub(super) enum Lockdown {
-    /// The kernel knows no lockdown, or securityfs is not mounted.
+    /// The kernel knows no lockdown.
     Unreported,
+    /// securityfs, which would tell, is not mounted.
+    Unmounted,
     /// `none`.
     Off,
     /// `integrity` or `confidentiality`: writes to MSRs and PCI config space are refused.
@@ -27,10 +29,11 @@ pub(super) enum Lockdown {
     Unparsable(String),
 }
 
-/// What `sys/kernel/security/lockdown` says.
-pub(super) fn lockdown_of(text: Result<Option<String>, String>) -> Lockdown {
+/// What `sys/kernel/security/lockdown` says. `is_mounted`: securityfs, in which the kernel always has a file.
+pub(super) fn lockdown_of(text: Result<Option<String>, String>, is_mounted: bool) -> Lockdown {
     let text = match text {
         Ok(Some(text)) => text,
+        Ok(None) if !is_mounted => return Lockdown::Unmounted,
         Ok(None) => return Lockdown::Unreported,
         Err(why) => return Lockdown::Unparsable(why),
     };
@@ -92,8 +95,12 @@ pub(super) fn unless_refused(refused: Option<NoWrites>, check: Check, cannot: &s
 
 fn lockdown(facts: &Facts<'_>) -> Check {
     match &facts.lockdown {
-        Lockdown::Unreported if !facts.has_sysfs() => {
+        Lockdown::Unreported | Lockdown::Unmounted if !facts.has_sysfs() => {
             check("lockdown", CheckState::Unknown, "there is no sys/bus")
+        }
+        Lockdown::Unmounted => {
+            check("lockdown", CheckState::Unknown, "sys/kernel/security is empty: securityfs is not mounted")
+                .remedy("mount -t securityfs securityfs /sys/kernel/security")
         }
         Lockdown::Unreported => check("lockdown", CheckState::Info, "this kernel reports no lockdown state"),
         Lockdown::Off => check("lockdown", CheckState::Ok, "none"),

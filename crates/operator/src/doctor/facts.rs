@@ -61,7 +61,10 @@ impl<'a> Facts<'a> {
             allow_writes: file::line(root, "sys/module/msr/parameters/allow_writes"),
             mount: allocation::mount(root),
             is_read_only: Resctrl::is_read_only(root),
-            lockdown: access::lockdown_of(file::line(root, "sys/kernel/security/lockdown")),
+            lockdown: access::lockdown_of(
+                file::line(root, "sys/kernel/security/lockdown"),
+                !root.list_existing("sys/kernel/security").is_ok_and(|names| names.is_empty()),
+            ),
             event_sources: event_source::names(root),
             may_perf: rustix::thread::capabilities(None).is_ok_and(|sets| {
                 sets.effective.intersects(CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN)
