@@ -7,7 +7,7 @@ use crate::restore::host_at;
 use clap::Args;
 use serde::Serialize;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use waykeeper_kernel::root::Root;
 use waykeeper_operator::doctor::{self, CheckState, DoctorReport, Family, HostUse};
 
@@ -62,7 +62,19 @@ struct Shown<'r> {
 
 /// What can be done here, and the command to continue with.
 pub fn verdict(report: &DoctorReport, root: &Root) -> String {
-    format!("{}\nnext: {}", can(report), report.next_command(root))
+    format!("{}\nnext: {}", can(report), as_called(&report.next_command(root)))
+}
+
+/// A command of this program as the caller's shell finds it: with the path by which the program was called, if it was called
+/// by one, since it need not be in the PATH.
+pub fn as_called(command: &str) -> String {
+    let called = std::env::args_os().next().unwrap_or_default();
+    match (command.strip_prefix("waykeeper "), called.to_str()) {
+        (Some(rest), Some(path)) if Path::new(path).components().count() > 1 => {
+            format!("{} {rest}", shlex::try_quote(path).unwrap_or_else(|_| "waykeeper".into()))
+        }
+        _ => command.to_owned(),
+    }
 }
 
 /// What can be done here.

@@ -3,7 +3,7 @@
 //!
 //! Must not search or guess (`waykeeper_tenants::discovery`), nor write the text (`waykeeper_service::first_config`).
 
-use crate::doctor::{can, verdict as doctor_verdict};
+use crate::doctor::{as_called, can, verdict as doctor_verdict};
 use crate::exit::{self, Failure};
 use crate::progress::PartBar;
 use crate::{daemon, duration, listing, out, outputs, restore};
@@ -260,7 +260,7 @@ fn missing(report: &DoctorReport) -> String {
 
 /// The commands that work on this host, with the file where they read one.
 fn next(file: &Path, has_no_tenant: bool, report: &DoctorReport, root: &Root) -> String {
-    let daemon = format!("waykeeper daemon --config {}", file.display());
+    let daemon = as_called(&format!("waykeeper daemon --config {}", file.display()));
     let observe = report.check("observe").filter(|check| check.state == CheckState::Ok);
     let observe = observe.map(|_| format!("{daemon} --observe"));
     match (report.best_use(), has_no_tenant) {

@@ -3,6 +3,7 @@
 //!
 //! Must not know the host or the daemon, only the daemon's status.
 
+use crate::doctor::as_called;
 use crate::exit::Failure;
 use crate::out;
 use crate::status::view::Screen;
@@ -43,8 +44,11 @@ impl DemoView {
             if argument == registry::FLAGSHIP { String::new() } else { format!(" {}", printable(argument)) };
         let heading = format!(
             "{} on a virtual {}: policy {policy} turns its masks and DCA.\n\
-             q ends it. Next: waykeeper demo{again} --policy {other}; your host: waykeeper init\n",
-            scenario.name, scenario.chip.name,
+             q ends it. Next: {}; your host: {}\n",
+            scenario.name,
+            scenario.chip.name,
+            as_called(&format!("waykeeper demo{again} --policy {other}")),
+            as_called("waykeeper init"),
         );
         DemoView { heading, size: None, shown: None, line_at: Duration::ZERO, told: None, is_open: true }
     }

@@ -15,7 +15,7 @@ const SMALL: [&str; 6] = ["demo", "a4-fig5", "--sets", "1/256", "--policy", "a4"
 fn command() -> Command {
     assert!(rustix::process::geteuid().is_root(), "not run: needs root and /dev/fuse");
     let mut command = Command::new(cargo_bin("waykeeper"));
-    command.args(SMALL).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.arg0("waykeeper").args(SMALL).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 

@@ -5,6 +5,8 @@ pub mod daemon;
 pub mod sources;
 
 use assert_cmd::Command;
+use assert_cmd::cargo::cargo_bin;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 
 /// A small mix: simulating it takes 20 ms per policy.
@@ -45,7 +47,10 @@ working_set = "4 MiB"
 
 /// The program.
 pub fn waykeeper() -> Command {
-    let mut command = Command::cargo_bin("waykeeper").expect("the binary is built");
+    let mut command = std::process::Command::new(cargo_bin("waykeeper"));
+    // As found in the PATH: texts do not depend on where it was built.
+    command.arg0("waykeeper");
+    let mut command = Command::from_std(command);
     command.env_remove("RUST_BACKTRACE").env("NO_COLOR", "1");
     // Finished runs are kept there, not in the cache of the user who runs the tests.
     command.env("XDG_CACHE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/cache"));
