@@ -35,7 +35,8 @@ const FEWEST_LINES: f64 = 10.0;
 #[derive(Clone, Debug)]
 pub struct Attributor {
     inventory: Inventory,
-    sample: SamplePart,
+    /// `None` where the LLC is not known.
+    sample: Option<SamplePart>,
     state: Option<State>,
 }
 
@@ -54,20 +55,28 @@ struct State {
 impl Attributor {
     /// For a host.
     pub fn new(inventory: &Inventory) -> Attributor {
-        let sample = SamplePart::of(&inventory.llc, SETS);
+        let sample = inventory.llc.map(|llc| SamplePart::of(&llc, SETS));
         Attributor { inventory: inventory.clone(), sample, state: None }
     }
 
     /// Takes the next interval of the workloads that were there.
     pub fn observe(&mut self, workloads: &[Workload], seen: &Interval) -> Attribution {
-        let known = KnownFlows::of(&self.inventory, workloads, seen, self.sample);
+        let Some(sample) = self.sample else {
+            let untold = |workload: &Workload| UntoldVictim {
+                victim: workload.id,
+                reason: "the ways of the LLC are not known".to_owned(),
+            };
+            let cannot_tell = workloads.iter().map(untold).collect();
+            return Attribution { cannot_tell, ..Attribution::default() };
+        };
+        let known = KnownFlows::of(&self.inventory, workloads, seen, sample);
         let tenants: Vec<WorkloadId> = workloads.iter().map(|workload| workload.id).collect();
         let kept = self.state.take().filter(|state| state.tenants == tenants);
         let state = match kept {
             Some(state) if state.knobs == seen.knobs => state,
             // Lines of the layout before are played away first.
             kept => {
-                let mut state = kept.unwrap_or_else(|| self.start(tenants, &known));
+                let mut state = kept.unwrap_or_else(|| self.start(tenants, &known, sample.sets));
                 state.play.run(&known.flows, state.events);
                 state.play.forget(1.0);
                 State { knobs: seen.knobs.clone(), seconds: 0.0, ..state }
@@ -80,14 +89,14 @@ impl Attributor {
         view.attribution()
     }
 
-    fn start(&self, tenants: Vec<WorkloadId>, known: &KnownFlows) -> State {
-        let llc = &self.inventory.llc;
+    fn start(&self, tenants: Vec<WorkloadId>, known: &KnownFlows, sets: u32) -> State {
+        let ways = self.inventory.known_llc().ways;
         let mlc_lines: Vec<usize> = known.flows.tenants.iter().map(|tenant| tenant.mlc_lines).collect();
-        let lines = mlc_lines.iter().sum::<usize>() + (self.sample.sets * llc.ways) as usize;
+        let lines = mlc_lines.iter().sum::<usize>() + (sets * ways) as usize;
         State {
             tenants,
             knobs: KnobValues::default(),
-            play: Play::new(llc.ways, self.sample.sets, &mlc_lines, self.inventory.ports.len()),
+            play: Play::new(ways, sets, &mlc_lines, self.inventory.ports.len()),
             events: (TURNS * lines as f64) as usize,
             seconds: 0.0,
         }

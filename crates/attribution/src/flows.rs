@@ -60,7 +60,7 @@ impl KnownFlows {
         seen: &Interval,
         sample: SamplePart,
     ) -> KnownFlows {
-        let llc = &inventory.llc;
+        let llc = inventory.known_llc();
         let is_inclusive = llc.inclusive_ways.is_none() && llc.ways > NON_INCLUSIVE_WAYS;
         let inclusive_ways = llc.inclusive_ways.unwrap_or(WayMask::EMPTY);
         let dca_ways = seen.knobs.dca_ways().or(inventory.dca_ways_default).unwrap_or(WayMask::EMPTY);
@@ -111,7 +111,7 @@ fn tenant(
     let Some(mask) = seen.knobs.mask(workload.id) else {
         return Err((flow, "its mask cannot be read".to_owned()));
     };
-    flow.mask = mask.and(WayMask::full(inventory.llc.ways));
+    flow.mask = mask.and(WayMask::full(inventory.known_llc().ways));
     let of = |counter| seen.groups.get(&workload.id).and_then(|of| of[counter].value());
     let Some((hits, misses)) = of(WorkloadCounter::LlcHits).zip(of(WorkloadCounter::LlcMisses)) else {
         return Err((flow, "its LLC hits and misses cannot be read".to_owned()));

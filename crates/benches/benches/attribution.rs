@@ -31,14 +31,14 @@ fn inventory(cores: u16) -> Inventory {
     Inventory {
         platform: Platform { chip: "gold-6140".to_owned(), host: "a bench".to_owned() },
         cores: (0..cores).map(CoreId).collect(),
-        llc: LlcGeometry {
+        llc: Some(LlcGeometry {
             ways: 11,
             min_ways: 1,
             bytes: u64::from(cores) * 2048 * 11 * 64,
             clos_count: 16,
             sparse_masks: false,
             inclusive_ways: Some(WayMask::from_bits(0x003)),
-        },
+        }),
         dca_ways_default: Some(WayMask::from_bits(0x600)),
         dca_ways_switch: Support::Yes,
         devices: (0..).zip(DEVICES).map(device).collect(),

@@ -15,7 +15,7 @@ fn inventory() -> Inventory {
     Inventory {
         platform: Platform { chip: "gold-6140".to_owned(), host: "a bench".to_owned() },
         cores: (0..18).map(CoreId).collect(),
-        llc: LlcGeometry::plain(11, 25_952_256, 16),
+        llc: Some(LlcGeometry::plain(11, 25_952_256, 16)),
         dca_ways_default: None,
         dca_ways_switch: Support::Yes,
         devices: Vec::new(),

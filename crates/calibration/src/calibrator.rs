@@ -228,7 +228,7 @@ impl Calibrator {
 
     /// Lines that a tenant holds where the host does not count them: each way is shared by misses.
     fn share_of(&self, record: &LayoutRecord, id: WorkloadId) -> f64 {
-        let llc = self.inventory.llc;
+        let llc = self.inventory.known_llc();
         let mask = |id| record.knobs.mask(id).unwrap_or_else(|| WayMask::full(llc.ways));
         let misses = |id: WorkloadId| {
             record.tenants.get(&id).map_or(0.0, |m| m.references.mean() * (1.0 - m.hits.mean()) + 1.0)
@@ -242,7 +242,7 @@ impl Calibrator {
     }
 
     fn llc_lines(&self) -> f64 {
-        self.inventory.llc.bytes as f64 / LINE_BYTES as f64
+        self.inventory.known_llc().bytes as f64 / LINE_BYTES as f64
     }
 
     /// The server as it was seen under the layout in force; `None` before that was seen for two intervals.
@@ -255,7 +255,7 @@ impl Calibrator {
         let devices = self.inventory.devices.iter().map(|device| self.device(device, record)).collect();
         Some(ServerDescription {
             chip: self.inventory.platform.chip.clone(),
-            llc: self.inventory.llc,
+            llc: self.inventory.known_llc(),
             dca_ways: record.knobs.dca_ways().or(self.inventory.dca_ways_default),
             tenants,
             devices,

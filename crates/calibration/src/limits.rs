@@ -6,7 +6,7 @@ use waykeeper_units::WayMask;
 
 /// The layouts that a server's knobs allow.
 pub fn limits(inventory: &Inventory) -> LayoutLimits {
-    let llc = inventory.llc;
+    let llc = inventory.known_llc();
     let dca_ways = match (inventory.dca_ways_default, &inventory.dca_ways_switch) {
         (Some(default), Support::Yes) => wider(default, llc.ways),
         _ => Vec::new(),

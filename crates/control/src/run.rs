@@ -14,6 +14,7 @@ mod deadlines;
 mod leave;
 mod look_back;
 mod memory;
+mod watching;
 
 use crate::classes::classes;
 use crate::effect::Effects;
@@ -25,6 +26,7 @@ pub use look_back::LookBack;
 use look_back::LooksBack;
 pub use memory::{LoopMemory, TakenOver};
 use std::collections::BTreeMap;
+use watching::Watching;
 use waykeeper_host::{Host, HostError, Interval, KnobValues, Plan, Snapshot, Workload};
 use waykeeper_policy::{Cause, Decision, Event, Policy};
 
@@ -121,8 +123,8 @@ pub struct Loop<'a, H: Host + ?Sized = dyn Host + 'a> {
     before: Option<Snapshot>,
     knobs: Knobs,
     effects: Effects,
-    /// The classes of service that the policy knows of.
-    clos_count: u32,
+    /// The classes of service that the policy knows of; `None` where the LLC is not known.
+    clos_count: Option<u32>,
     /// The last error about classes of service, so that it is reported once.
     reported_classes_error: Option<String>,
     worth: WorthMeter,
@@ -177,7 +179,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
             before: None,
             knobs: Knobs::new(config.take_back),
             effects: Effects::default(),
-            clos_count: 0,
+            clos_count: None,
             reported_classes_error: None,
             worth: WorthMeter::new(),
             looks_back: LooksBack::default(),
@@ -241,7 +243,10 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
     /// `originals` are those of knobs that an earlier loop left in force.
     fn begin(&mut self, first_events: Vec<Event>, originals: &Plan) {
         let groups = self.host.workloads();
-        self.clos_count = self.host.inventory().llc.clos_count;
+        self.clos_count = self.host.inventory().llc.map(|llc| llc.clos_count);
+        if self.clos_count.is_none() {
+            self.policy = Box::new(Watching::instead_of(self.policy.name()));
+        }
         let mut decision = self.policy.start(self.host.inventory(), &groups);
         decision.events.splice(0..0, first_events);
         self.knobs.take_over(originals, &decision.plan);
@@ -348,7 +353,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
             Some(mut seen) => {
                 if self.config.verify {
                     let (llc, knobs) = (self.host.inventory().llc, &self.knobs);
-                    let problems = self.effects.check(&seen, &llc, |knob| knobs.is_turned(knob));
+                    let problems = self.effects.check(&seen, llc.as_ref(), |knob| knobs.is_turned(knob));
                     self.record.problems.extend(problems);
                     self.effects.correct(&mut seen.knobs);
                 }
@@ -376,10 +381,11 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
             self.policy.hear(&answer);
             self.record.answer = Some(answer);
         }
-        let clos_count = self.host.inventory().llc.clos_count;
-        if std::mem::replace(&mut self.clos_count, clos_count) != clos_count {
-            self.policy.classes(clos_count);
+        let clos_count = self.host.inventory().llc.map(|llc| llc.clos_count);
+        if let Some(count) = clos_count.filter(|_| self.clos_count != clos_count) {
+            self.policy.classes(count);
         }
+        self.clos_count = clos_count;
         let decision = self.policy.step(groups, seen);
         self.carry_out(decision, groups);
         self.looks_back.decided(!self.record.applied.is_empty());
@@ -505,11 +511,11 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         if wanted.masks().next().is_none() {
             return;
         }
-        let llc = self.host.inventory().llc;
+        let clos_count = self.host.inventory().known_llc().clos_count;
         let is_alive = |id| alive.iter().any(|group| group.id == id);
         let in_force = self.record.knobs.masks().filter(|(id, _)| is_alive(*id));
         let masks: BTreeMap<_, _> = in_force.chain(wanted.masks()).collect();
-        match classes(&masks, self.host.root_mask(), llc.clos_count) {
+        match classes(&masks, self.host.root_mask(), clos_count) {
             Ok(_) => self.reported_classes_error = None,
             Err(error) => {
                 wanted.retain(|knob, _| knob.workload().is_none());

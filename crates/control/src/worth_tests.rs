@@ -12,7 +12,7 @@ fn inventory() -> Inventory {
     Inventory {
         platform: Platform { chip: "fake".to_owned(), host: "test".to_owned() },
         cores: (0..3).map(CoreId).collect(),
-        llc,
+        llc: Some(llc),
         dca_ways_default: None,
         dca_ways_switch: Support::No("none".to_owned()),
         devices: Vec::new(),

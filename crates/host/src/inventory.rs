@@ -139,8 +139,9 @@ pub struct Inventory {
     pub platform: Platform,
     /// Cores of the managed socket.
     pub cores: Vec<CoreId>,
-    /// Its LLC.
-    pub llc: LlcGeometry,
+    /// Its LLC; `None` where the kernel does not give its ways. Such a host can only be watched: no mask is possible, and
+    /// the control loop starts no policy.
+    pub llc: Option<LlcGeometry>,
     /// Ways devices may allocate in at power-on; `None` when the chip has no DCA.
     pub dca_ways_default: Option<WayMask>,
     /// Whether the DCA ways can be changed.
@@ -149,4 +150,14 @@ pub struct Inventory {
     pub devices: Vec<Device>,
     /// Root ports, by id.
     pub ports: Vec<RootPort>,
+}
+
+impl Inventory {
+    /// The LLC, for what runs only where it is known.
+    ///
+    /// # Panics
+    /// If it is not known.
+    pub fn known_llc(&self) -> LlcGeometry {
+        self.llc.expect("policies and experiments are refused on a host whose LLC is not known")
+    }
 }

@@ -74,15 +74,6 @@ pub enum OpenError {
         /// The CPU.
         cpu: u16,
     },
-    /// Without CAT only sysfs has the number of ways.
-    #[error(
-        "the kernel gives no usable number of ways for the L3 cache of CPU {cpu} (ways_of_associativity), and \
-         resctrl, which could give it too, offers no L3 allocation here"
-    )]
-    NoWays {
-        /// The CPU.
-        cpu: u16,
-    },
     /// A tenant's cores are not where the others' are.
     #[error(
         "cores {cores} of tenant {tenant} are not on the managed L3 (CPUs {managed}); one waykeeper process \
@@ -133,7 +124,6 @@ impl OpenError {
             OpenError::NoCat
             | OpenError::NoL3 { .. }
             | OpenError::NoL3Id { .. }
-            | OpenError::NoWays { .. }
             | OpenError::NoSocket { .. } => true,
             OpenError::Resctrl(error) | OpenError::Groups(GroupsError::Resctrl(error)) => {
                 error.kind == ResctrlErrorKind::NotMounted

@@ -13,7 +13,7 @@ use waykeeper_kernel::cpuinfo::CpuIdentity;
 use waykeeper_kernel::pci::{PciAddress, PciDevice, PciTree};
 use waykeeper_kernel::root::{FileError, Root};
 use waykeeper_kernel::topology::{L3, Topology};
-use waykeeper_units::CoreId;
+use waykeeper_units::{CoreId, CoreList};
 
 /// A root port with a NIC or disk behind it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,8 +47,10 @@ pub(super) struct Facts {
     pub topology: Topology,
     /// The managed socket.
     pub socket: u16,
-    /// The managed L3; its id is its resctrl domain.
-    pub l3: L3,
+    /// The managed L3; its id is its resctrl domain. `None` if the kernel shows none of the socket.
+    pub l3: Option<L3>,
+    /// The managed CPUs: those that share the L3, without one those of the socket.
+    pub cpus: CoreList,
     /// The CPU through which package registers are read.
     pub reader: CoreId,
     pub ports: Vec<PortFact>,
@@ -113,26 +115,30 @@ impl Facts {
         Facts::of(root, topology, core.unwrap_or(CoreId(0)))
     }
 
-    /// Adds CPUs of the managed L3 that are online now and were not at the start. CPUs that are offline now stay: they may
-    /// return.
+    /// Adds managed CPUs that are online now and were not at the start. CPUs that are offline now stay: they may return.
     pub fn add_online_cpus(&mut self, root: &Root) {
         // Without a readable topology nothing is known of new CPUs; tenants with them are refused with that reason.
         let Ok(topology) = Topology::read(root) else { return };
-        let is_same = |l3: &&L3| match self.l3.id {
-            Some(_) => (l3.id, l3.socket) == (self.l3.id, self.l3.socket),
-            None => !l3.cpus.common(&self.l3.cpus).is_empty(),
+        let online = match &self.l3 {
+            None => topology.cpus_of(self.socket),
+            Some(l3) => {
+                let is_same = |own: &&L3| match l3.id {
+                    Some(_) => (own.id, own.socket) == (l3.id, l3.socket),
+                    None => !own.cpus.common(&self.cpus).is_empty(),
+                };
+                topology.l3.iter().find(is_same).map_or_else(CoreList::default, |own| own.cpus.clone())
+            }
         };
-        let own = topology.l3.iter().find(is_same);
-        self.l3.cpus = own.map_or_else(|| self.l3.cpus.clone(), |own| self.l3.cpus.with(&own.cpus));
+        self.cpus = self.cpus.with(&online);
     }
 
     fn of(root: &Root, topology: Topology, core: CoreId) -> Result<Facts, OpenError> {
         let place = topology.online().find(|(id, _)| *id == core).map(|(_, place)| place.clone());
-        let l3 = place.as_ref().and_then(|place| topology.l3.get(place.l3?)).cloned();
         let place = place.ok_or(OpenError::NoCpu { cpu: core.0 })?;
-        let l3 = l3.ok_or(OpenError::NoL3 { cpu: core.0 })?;
-        // Any CPU of the package will do; a CPU of the managed L3 is in it.
-        let reader = l3.cpus.cores().first().copied().unwrap_or(core);
+        let l3 = place.l3.and_then(|index| topology.l3.get(index)).cloned();
+        let cpus = l3.as_ref().map_or_else(|| topology.cpus_of(place.socket), |l3| l3.cpus.clone());
+        // Any CPU of the package will do; a managed CPU is in it.
+        let reader = cpus.cores().first().copied().unwrap_or(core);
         let identity = CpuIdentity::read(root, reader.0);
         let (generation, is_virtual) = (identity.generation(), identity.is_virtual() == Some(true));
         let cpuinfo = identity.cpuinfo?;
@@ -161,6 +167,7 @@ impl Facts {
             host,
             socket: place.socket,
             l3,
+            cpus,
             reader,
             ports: Vec::new(),
             devices: Vec::new(),

@@ -112,7 +112,7 @@ impl LinuxHost {
         // What cannot be restored now stays in the journal, and the next daemon restores it first.
         Restorer { root, resctrl: None, registers }.restore_some(journal, &counters)?;
         // A host without an id of its L3 has no groups, and is not handed over.
-        match self.facts.l3.id.filter(|_| !journal.originals().is_empty()) {
+        match self.facts.l3.as_ref().and_then(|l3| l3.id).filter(|_| !journal.originals().is_empty()) {
             None => _ = restore(root, Some(self.allocation.resctrl()), registers, journal)?,
             Some(l3) => journal.mark_hand_over(HandOver {
                 at_ns: nanoseconds(now),

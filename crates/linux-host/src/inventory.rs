@@ -15,9 +15,8 @@ pub(super) fn ports(facts: &Facts) -> Vec<(PortId, waykeeper_kernel::pci::PciAdd
 }
 
 /// The inventory. `classes` is the number of classes for masks, including the default group's.
-pub(super) fn inventory(facts: &Facts, l3: &CacheInfo, classes: u32, knobs: &IoKnobs) -> Inventory {
-    let ways = l3.cbm_mask;
-    let within = |mask: &WayMask| mask.minus(ways).is_empty();
+pub(super) fn inventory(facts: &Facts, l3: Option<&CacheInfo>, classes: u32, knobs: &IoKnobs) -> Inventory {
+    let within = |mask: &WayMask| l3.is_some_and(|l3| mask.minus(l3.cbm_mask).is_empty());
     let register = facts.generation.and_then(|table| table.dca.ways.register.as_ref());
     // The register's value is used first, then the table's default, but not CPUID's shareable bits (hardware.md 1.3).
     let dca = knobs.read(&mut Vec::new()).dca_ways();
@@ -39,8 +38,8 @@ pub(super) fn inventory(facts: &Facts, l3: &CacheInfo, classes: u32, knobs: &IoK
     };
     Inventory {
         platform: Platform { chip: facts.chip.clone(), host: facts.host.clone() },
-        cores: facts.l3.cpus.cores().to_vec(),
-        llc: llc(facts, l3, classes),
+        cores: facts.cpus.cores().to_vec(),
+        llc: l3.zip(facts.l3.as_ref()).map(|(l3, shown)| llc(facts, l3, shown.bytes, classes)),
         dca_ways_default: dca,
         dca_ways_switch: knobs.support(Knob::DcaWays),
         devices: (0..=u8::MAX).zip(&facts.devices).map(device).collect(),
@@ -49,13 +48,13 @@ pub(super) fn inventory(facts: &Facts, l3: &CacheInfo, classes: u32, knobs: &IoK
 }
 
 /// The managed L3 as the seam has it, with this number of classes for masks.
-fn llc(facts: &Facts, l3: &CacheInfo, classes: u32) -> LlcGeometry {
+fn llc(facts: &Facts, l3: &CacheInfo, bytes: u64, classes: u32) -> LlcGeometry {
     let ways = l3.cbm_mask;
     let inclusive = facts.generation.and_then(|table| table.resctrl.inclusive_ways);
     LlcGeometry {
         ways: ways.count(),
         min_ways: l3.min_cbm_bits.max(1),
-        bytes: facts.l3.bytes,
+        bytes,
         clos_count: classes,
         sparse_masks: l3.sparse_masks == Some(true),
         inclusive_ways: inclusive.filter(|mask| mask.minus(ways).is_empty()),
@@ -68,12 +67,12 @@ fn llc(facts: &Facts, l3: &CacheInfo, classes: u32) -> LlcGeometry {
 /// If cores are not on the managed L3, or if a device or the mask does not exist here.
 pub(super) fn group(
     facts: &Facts,
-    l3: &CacheInfo,
+    l3: Option<&CacheInfo>,
     id: WorkloadId,
     tenant: &Tenant,
 ) -> Result<Workload, OpenError> {
     let name = || tenant.name.clone();
-    let managed = &facts.l3.cpus;
+    let managed = &facts.cpus;
     let stray = tenant.cores.cores().iter().filter(|core| !managed.cores().contains(core));
     let stray: Vec<CoreId> = stray.copied().collect();
     if !stray.is_empty() {
@@ -94,8 +93,13 @@ pub(super) fn group(
         devices.push(DeviceId(index));
     }
     let parse = |text: &String| {
-        let mask = WayMask::parse(text, l3.cbm_mask.count());
-        mask.and_then(|mask| llc(facts, l3, 1).check(mask)).map_err(|why| why.to_string())
+        let mask = match l3 {
+            Some(l3) => WayMask::parse(text, l3.cbm_mask.count()).and_then(|mask| {
+                mask.check_on(l3.cbm_mask.count(), l3.min_cbm_bits.max(1), l3.sparse_masks == Some(true))
+            }),
+            None => WayMask::parse(text, WayMask::MOST),
+        };
+        mask.map_err(|why| why.to_string())
     };
     let mask = tenant.mask.as_ref().map(parse).transpose();
     Ok(Workload {

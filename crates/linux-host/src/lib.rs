@@ -132,7 +132,7 @@ impl LinuxHostOptions {
 pub struct LinuxHost {
     root: Root,
     facts: Facts,
-    l3: CacheInfo,
+    l3: Option<CacheInfo>,
     inventory: Inventory,
     groups: Vec<Workload>,
     tenant_set: TenantSet,
@@ -176,7 +176,7 @@ impl LinuxHost {
         let Platform { mut facts, resctrl, info, l3 } = Platform::read(&options)?;
         let LinuxHostOptions { root, tenants, journal, access, limits, correct, profile, takes_over, .. } =
             options;
-        tenant_set::check(&facts, &l3, &tenants)?;
+        tenant_set::check(&facts, l3.as_ref(), &tenants)?;
         let mounted = resctrl.check_mounted().is_ok().then_some(&resctrl);
         let observes = access != HostAccess::Manage;
         let most = if limits.masks { limits.max_classes } else { Some(0) };
@@ -187,7 +187,7 @@ impl LinuxHost {
         let knobs = IoKnobs::open(
             files(),
             facts.generation,
-            l3.cbm_mask,
+            l3.as_ref().map_or(WayMask::EMPTY, |l3| l3.cbm_mask),
             (facts.socket, facts.reader),
             &ports,
             &root,
@@ -202,7 +202,7 @@ impl LinuxHost {
                 let mut journal = Journal::open(&journal, &root)?;
                 let may_set = |knob| restrictions.refusal(knob).is_none();
                 taken = takes_over
-                    .then(|| TakenOver::of(&journal, facts.l3.id, &knobs, may_set))
+                    .then(|| TakenOver::of(&journal, facts.l3.as_ref().and_then(|l3| l3.id), &knobs, may_set))
                     .flatten()
                     .filter(|_| !observes);
                 let mut leftovers = match &taken {
@@ -224,7 +224,8 @@ impl LinuxHost {
         };
         // Counters need no group.
         let groups = if observes { HostAccess::Observe } else { access };
-        let opened = Allocation::open(resctrl.clone(), &info, &root, groups, &facts.l3, most, correct);
+        let opened =
+            Allocation::open(resctrl.clone(), &info, &root, groups, facts.l3.as_ref(), most, correct);
         let opened = opened.and_then(|mut allocation| {
             taken.iter().try_for_each(|taken| allocation.take_over(&taken.groups, &taken.tenants))?;
             Ok(allocation)
@@ -241,21 +242,34 @@ impl LinuxHost {
                 return Err(error);
             }
         };
-        let mut inventory = inventory::inventory(&facts, &l3, allocation.class_count(), &knobs);
+        let mut inventory = inventory::inventory(&facts, l3.as_ref(), allocation.class_count(), &knobs);
         restrictions.show(&mut inventory);
         let tenant_set =
             taken.as_ref().map_or_else(TenantSet::default, |taken| TenantSet::after(&taken.tenants));
         let memory = taken.as_mut().and_then(|taken| taken.memory.take());
         let mut notes: Vec<String> = left;
         notes.extend(info.strange.iter().map(ToString::to_string));
+        notes.extend(l3.is_none().then(|| {
+            let cpu = facts.reader.0;
+            let what = format!("sys/devices/system/cpu/cpu{cpu}/cache");
+            format!(
+                "the kernel gives no ways of the L3 cache of CPU {cpu} ({what}), so no policy can plan here"
+            )
+        }));
         notes.extend(taken.map(|taken| taken.note()));
         if let Some((file, profile)) = profile {
-            match profile.check(&file, &MachineIdentity::of(&inventory, microcode(&root))) {
+            let checked = match inventory.llc {
+                None => Err("the ways of the LLC are not known".to_owned()),
+                Some(_) => profile
+                    .check(&file, &MachineIdentity::of(&inventory, microcode(&root)))
+                    .map_err(|why| why.to_string()),
+            };
+            match checked {
                 Ok(()) => {
                     restrictions.use_profile(&profile, &mut inventory);
                     notes.push(format!("using machine profile {}", file.display()));
                 }
-                Err(error) => notes.push(format!("the machine profile is not used: {error}")),
+                Err(why) => notes.push(format!("the machine profile is not used: {why}")),
             }
         }
         notes.append(&mut facts.notes);
@@ -462,7 +476,7 @@ impl Host for LinuxHost {
     }
 
     fn root_mask(&mut self) -> WayMask {
-        self.allocation.root_mask().unwrap_or(WayMask::full(self.inventory.llc.ways))
+        self.allocation.root_mask().unwrap_or_else(|| WayMask::full(self.inventory.known_llc().ways))
     }
 
     fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {

@@ -1,5 +1,5 @@
-//! What a host must have before anything on it is changed: an L3 that the kernel knows, and its ways. `doctor` asks the same
-//! question that the start of a daemon asks.
+//! What a host must have before anything on it is changed: an L3 that the kernel knows, and its ways. One that is only
+//! observed may lack both. `doctor` asks the same question that the start of a daemon asks.
 //!
 //! Reads only. Must not know tenants beyond the core that selects the managed L3.
 
@@ -17,7 +17,8 @@ pub(super) struct Platform {
     pub resctrl: Resctrl,
     /// Empty where resctrl is not mounted.
     pub info: Info,
-    pub l3: CacheInfo,
+    /// `None` where the kernel shows no L3, or not how many ways it has: such a host can only be observed.
+    pub l3: Option<CacheInfo>,
 }
 
 impl Platform {
@@ -29,6 +30,10 @@ impl Platform {
         let LinuxHostOptions { root, needs_cat, .. } = options;
         let needs_cat = *needs_cat;
         let facts = Facts::read_managed(root, options.managed, options.first_core())?;
+        let cpu = facts.reader.0;
+        if needs_cat && facts.l3.is_none() {
+            return Err(OpenError::NoL3 { cpu });
+        }
         let opened = Resctrl::open(root, GROUP_PREFIX).and_then(|resctrl| Ok((resctrl.info()?, resctrl)));
         let (info, resctrl) = match opened {
             Ok(opened) => opened,
@@ -39,15 +44,14 @@ impl Platform {
                 (Info::default(), absent)
             }
         };
-        let cpu = facts.reader.0;
-        if needs_cat && facts.l3.id.is_none() {
+        let shown = facts.l3.as_ref();
+        if needs_cat && shown.is_some_and(|l3| l3.id.is_none()) {
             return Err(OpenError::NoL3Id { cpu });
         }
         if options.access == HostAccess::Manage {
             Resctrl::check_writable(root)?;
         }
-        let absent = || if needs_cat { OpenError::NoCat } else { OpenError::NoWays { cpu } };
-        let no_cat = || info.l3_trouble().map_or_else(absent, |why| why.clone().into());
+        let no_cat = || info.l3_trouble().map_or(OpenError::NoCat, |why| why.clone().into());
         let whole = |ways| CacheInfo {
             num_closids: 1,
             cbm_mask: WayMask::full(ways),
@@ -56,8 +60,11 @@ impl Platform {
             sparse_masks: None,
             io_alloc: None,
         };
-        let ways = facts.l3.ways.filter(|ways| !needs_cat && (1..=32).contains(ways));
-        let l3 = info.l3().cloned().or_else(|| ways.map(whole)).ok_or_else(no_cat)?;
+        let l3 = match info.l3() {
+            Some(l3) => shown.map(|_| l3.clone()),
+            None if needs_cat => return Err(no_cat()),
+            None => shown.and_then(|l3| l3.ways).filter(|ways| (1..=WayMask::MOST).contains(ways)).map(whole),
+        };
         Ok(Platform { facts, resctrl, info, l3 })
     }
 }
@@ -69,7 +76,7 @@ impl LinuxHost {
     /// Why the host would not be opened.
     pub fn check(options: &LinuxHostOptions) -> Result<(), OpenError> {
         let platform = Platform::read(options)?;
-        tenant_set::check(&platform.facts, &platform.l3, &options.tenants)
+        tenant_set::check(&platform.facts, platform.l3.as_ref(), &options.tenants)
     }
 }
 

@@ -163,7 +163,7 @@ impl MachineIdentity {
         MachineIdentity {
             cpu: inventory.platform.chip.clone(),
             microcode,
-            llc_ways: inventory.llc.ways,
+            llc_ways: inventory.known_llc().ways,
             ports: ports.collect(),
         }
     }
@@ -279,8 +279,8 @@ impl MachineProfile {
     /// Puts the results into an inventory: a knob without effect becomes read-only, and the inclusive ways are the
     /// ones found.
     pub fn apply_to(&self, inventory: &mut Inventory) {
-        if let Some(ways) = self.ways.inclusive {
-            inventory.llc.inclusive_ways = Some(ways).filter(|ways| !ways.is_empty());
+        if let (Some(ways), Some(llc)) = (self.ways.inclusive, &mut inventory.llc) {
+            llc.inclusive_ways = Some(ways).filter(|ways| !ways.is_empty());
         }
         if self.register.as_ref().is_some_and(|register| register.state == KnobState::NoEffect)
             && inventory.dca_ways_switch == Support::Yes

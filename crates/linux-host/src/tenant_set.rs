@@ -123,7 +123,7 @@ impl TenantSet {
 ///
 /// # Errors
 /// The first tenant that is not possible.
-pub(super) fn check(facts: &Facts, l3: &CacheInfo, tenants: &[Tenant]) -> Result<(), OpenError> {
+pub(super) fn check(facts: &Facts, l3: Option<&CacheInfo>, tenants: &[Tenant]) -> Result<(), OpenError> {
     tenants.iter().try_for_each(|tenant| inventory::group(facts, l3, WorkloadId(0), tenant).map(|_| ()))
 }
 
@@ -148,7 +148,7 @@ impl LinuxHost {
         self.tenant_set.refused.retain(|name, _| tenants.iter().any(|tenant| tenant.name == *name));
         let takes_over = self.allocation.awaits_tenants();
         let may_promote = self.allocation.count_classes();
-        self.inventory.llc.clos_count = self.allocation.class_count();
+        self.note_classes();
         if planned.is_empty() && !takes_over && !may_promote && self.allocation.is_settled() {
             // What failed before is in force now.
             let is_present = |asked: &Tenant| self.allocation.tenants().any(|(_, tenant)| tenant == asked);
@@ -165,9 +165,17 @@ impl LinuxHost {
             }
         }
         self.tenant_set.has_other_cores = true;
-        self.inventory.llc.clos_count = self.allocation.class_count();
+        self.note_classes();
         self.complaints.extend(self.allocation.take_notes());
         changes
+    }
+
+    /// Publishes how many classes there are for masks.
+    fn note_classes(&mut self) {
+        let classes = self.allocation.class_count();
+        if let Some(llc) = &mut self.inventory.llc {
+            llc.clos_count = classes;
+        }
     }
 
     /// The second half: counts on the tenants' present cores. It writes to each new core's registers and to the journal,
@@ -241,11 +249,11 @@ impl LinuxHost {
     fn planned(&mut self, tenants: &[Tenant], changes: &mut Changes) -> TenantChanges {
         let mut planned = TenantChanges::default();
         let is_new = |tenant: &&Tenant| {
-            !tenant.cores.without(&self.facts.l3.cpus).is_empty() && !self.tenant_set.has_to_wait(tenant)
+            !tenant.cores.without(&self.facts.cpus).is_empty() && !self.tenant_set.has_to_wait(tenant)
         };
         if tenants.iter().any(|tenant| is_new(&tenant)) {
             self.facts.add_online_cpus(&self.root);
-            self.inventory.cores = self.facts.l3.cpus.cores().to_vec();
+            self.inventory.cores = self.facts.cpus.cores().to_vec();
         }
         let named = |name: &str| tenants.iter().any(|tenant| tenant.name == name);
         let present: BTreeMap<String, (WorkloadId, Tenant)> = self
@@ -286,7 +294,7 @@ impl LinuxHost {
             });
             let checked = match claimed.or_else(|| self.restrictions.tenant(tenant)) {
                 Some(why) => Err(why),
-                None => inventory::group(&self.facts, &self.l3, WorkloadId(0), tenant)
+                None => inventory::group(&self.facts, self.l3.as_ref(), WorkloadId(0), tenant)
                     .map_err(|why| why.to_string()),
             };
             match (checked, own) {
@@ -380,7 +388,7 @@ impl LinuxHost {
     fn show(&mut self, id: WorkloadId) {
         let Some(tenant) = self.allocation.tenant(id) else { return };
         // It was checked when it was requested.
-        let Ok(group) = inventory::group(&self.facts, &self.l3, id, tenant) else { return };
+        let Ok(group) = inventory::group(&self.facts, self.l3.as_ref(), id, tenant) else { return };
         match self.groups.iter_mut().find(|own| own.id == id) {
             Some(own) => *own = group,
             None => self.groups.push(group),

@@ -50,7 +50,8 @@ impl ObservedPackage {
         let (counting, _) = count::start(root, &facts, None, Some(journal)).map_err(OpenError::Counting)?;
         let info = Resctrl::open(root, GROUP_PREFIX).and_then(|resctrl| resctrl.info()).ok();
         let masks = info.as_ref().and_then(|info| info.l3()).map(|l3| l3.cbm_mask);
-        let llc = masks.unwrap_or_else(|| WayMask::span(0, facts.l3.ways.unwrap_or(0)));
+        let llc =
+            masks.unwrap_or_else(|| WayMask::span(0, facts.l3.as_ref().and_then(|l3| l3.ways).unwrap_or(0)));
         let ports = inventory::ports(&facts);
         let files = RegisterFiles::new(root, facts.generation);
         let knobs = IoKnobs::open(files, facts.generation, llc, (socket, facts.reader), &ports, root, true);

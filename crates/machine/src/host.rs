@@ -255,7 +255,7 @@ impl Host for VirtualServer {
     }
 
     fn root_mask(&mut self) -> WayMask {
-        WayMask::full(self.inventory().llc.ways)
+        WayMask::full(self.inventory().known_llc().ways)
     }
 
     fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {

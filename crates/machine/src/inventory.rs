@@ -40,14 +40,14 @@ pub(crate) fn inventory(scenario: &Scenario) -> Inventory {
     Inventory {
         platform: Platform { chip: chip.name.clone(), host: "virtual server".to_owned() },
         cores: (0..chip.cores as u16).map(CoreId).collect(),
-        llc: LlcGeometry {
+        llc: Some(LlcGeometry {
             ways: chip.llc.ways,
             min_ways: chip.llc.min_ways,
             bytes: chip.llc_bytes(),
             clos_count: chip.llc.clos,
             sparse_masks: chip.llc.sparse_masks,
             inclusive_ways: chip.llc.inclusive_ways,
-        },
+        }),
         dca_ways_default: chip.llc.dca_ways,
         dca_ways_switch: match chip.dca {
             None => no_dca(),

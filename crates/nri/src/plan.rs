@@ -186,8 +186,10 @@ fn mask(
         return Ok(Some(text.clone()));
     }
     let Some((low, high)) = range else { return Ok(None) };
+    let unknown = || "node.koordinator.sh/resctrl: the ways of the LLC are not known".to_owned();
+    let ways = host.ways().ok_or_else(unknown)?;
     // Both ends are rounded up (koordlet's CalculateCatL3MaskValue): of 11 ways, 10 % to 50 % are ways 2 to 5.
-    let [low, high] = [low, high].map(|percent| (host.ways() * percent).div_ceil(100));
+    let [low, high] = [low, high].map(|percent| (ways * percent).div_ceil(100));
     if low >= high {
         return Err("node.koordinator.sh/resctrl: the range has no way of this LLC".to_owned());
     }

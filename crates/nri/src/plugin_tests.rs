@@ -19,8 +19,8 @@ impl PodHost for Passing {
         Ok(())
     }
 
-    fn ways(&self) -> u32 {
-        11
+    fn ways(&self) -> Option<u32> {
+        Some(11)
     }
 
     fn has_class(&self, _: &str) -> bool {

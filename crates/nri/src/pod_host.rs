@@ -23,8 +23,8 @@ pub trait PodHost: Send {
     /// What is wrong with it.
     fn check_mask(&self, text: &str) -> Result<(), String>;
 
-    /// Number of ways of the LLC.
-    fn ways(&self) -> u32;
+    /// Number of ways of the LLC; `None` where it is not known.
+    fn ways(&self) -> Option<u32>;
 
     /// Whether resctrl has a group of this name that is not ours.
     fn has_class(&self, class: &str) -> bool;

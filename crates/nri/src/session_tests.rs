@@ -16,8 +16,8 @@ impl PodHost for Recorder {
         Ok(())
     }
 
-    fn ways(&self) -> u32 {
-        11
+    fn ways(&self) -> Option<u32> {
+        Some(11)
     }
 
     fn has_class(&self, _: &str) -> bool {

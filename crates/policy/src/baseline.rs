@@ -30,14 +30,14 @@ impl Baseline {
         let mut log = Vec::new();
         if let Some(inventory) = &self.inventory {
             let ddio = inventory.dca_ways_default.unwrap_or_default();
-            self.tenants = Tenants::of(groups, &inventory.llc, ddio, &mut log);
+            self.tenants = Tenants::of(groups, &inventory.known_llc(), ddio, &mut log);
         }
         self.groups = groups.to_vec();
         log
     }
 
     fn decide(&self, events: Vec<Event>) -> Decision {
-        let ways = self.inventory.as_ref().map_or(0, |inventory| inventory.llc.ways);
+        let ways = self.inventory.as_ref().map_or(0, |inventory| inventory.known_llc().ways);
         let plan = Plan::of_masks(self.tenants.masks(ways));
         Decision { plan, state: "Baseline".to_owned(), events }
     }

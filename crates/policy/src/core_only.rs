@@ -149,8 +149,8 @@ impl Policy for CoreOnly {
 
     fn start(&mut self, inventory: &Inventory, groups: &[Workload]) -> Decision {
         let mut log = Vec::new();
-        self.driver.llc = Some(inventory.llc);
-        self.driver.run = WayMask::full(inventory.llc.ways);
+        self.driver.llc = Some(inventory.known_llc());
+        self.driver.run = WayMask::full(inventory.known_llc().ways);
         self.driver.form(groups, WayMask::EMPTY, &mut log);
         self.driver.decision("CoreOnly", log)
     }

@@ -107,7 +107,7 @@ impl Policy for DdioOff {
     }
 
     fn start(&mut self, inventory: &Inventory, groups: &[Workload]) -> Decision {
-        self.all_ways = WayMask::full(inventory.llc.ways);
+        self.all_ways = WayMask::full(inventory.known_llc().ways);
         self.plan = Plan::of_dca(dca_on_everywhere(inventory));
         let mut events = Vec::new();
         match self.ports(inventory) {

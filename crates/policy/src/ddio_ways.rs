@@ -95,8 +95,8 @@ impl Policy for DdioWays {
         if let Some(why) = no_switch(&inventory.dca_ways_switch) {
             return Err(PolicyError::NoKnob { policy, key, why });
         }
-        if self.ways > inventory.llc.ways {
-            let (value, high) = (f64::from(self.ways), f64::from(inventory.llc.ways));
+        if self.ways > inventory.known_llc().ways {
+            let (value, high) = (f64::from(self.ways), f64::from(inventory.known_llc().ways));
             let unit = "ways of this chip".to_owned();
             return Err(PolicyError::OutOfRange { policy, key, value, low: 2.0, high, unit });
         }
@@ -104,7 +104,7 @@ impl Policy for DdioWays {
     }
 
     fn start(&mut self, inventory: &Inventory, groups: &[Workload]) -> Decision {
-        let all = inventory.llc.ways;
+        let all = inventory.known_llc().ways;
         self.all_ways = WayMask::full(all);
         self.plan = Plan::of_dca(dca_on_everywhere(inventory));
         let mut events = Vec::new();

@@ -58,7 +58,7 @@ impl Policy for DefaultPolicy {
     }
 
     fn start(&mut self, inventory: &Inventory, groups: &[Workload]) -> Decision {
-        self.all_ways = WayMask::full(inventory.llc.ways);
+        self.all_ways = WayMask::full(inventory.known_llc().ways);
         self.dca = dca_on_everywhere(inventory);
         self.decide(groups)
     }

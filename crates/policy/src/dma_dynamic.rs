@@ -158,7 +158,7 @@ impl Policy for DmaDynamic {
     }
 
     fn start(&mut self, inventory: &Inventory, groups: &[Workload]) -> Decision {
-        self.all_ways = WayMask::full(inventory.llc.ways);
+        self.all_ways = WayMask::full(inventory.known_llc().ways);
         self.plan = Plan::of_dca(dca_on_everywhere(inventory));
         self.now = self.burst;
         let within = |port: &&waykeeper_host::RootPort| {

@@ -89,7 +89,7 @@ impl Fixed {
                 return Err(PolicyError::NoKnob { policy, key, why });
             }
             // Which bits are fixed and whether holes are allowed depends on the chip's register.
-            let ways = inventory.llc.ways;
+            let ways = inventory.known_llc().ways;
             let mask = WayMask::parse(text, ways).map_err(bad_ways)?;
             if !mask.minus(WayMask::full(ways)).is_empty() || mask.is_empty() {
                 mask.check(ways, 1).map_err(bad_ways)?;
@@ -170,20 +170,20 @@ impl Policy for Fixed {
                     known: workloads.iter().map(|name| (*name).to_owned()).collect(),
                 });
             }
-            self.mask(name, inventory.llc).transpose()?;
+            self.mask(name, inventory.known_llc()).transpose()?;
         }
         self.devices(inventory).map(drop)
     }
 
     fn start(&mut self, inventory: &Inventory, groups: &[Workload]) -> Decision {
-        self.llc = Some(inventory.llc);
+        self.llc = Some(inventory.known_llc());
         let refused = |why: PolicyError| Event {
             action: "setting-refused".to_owned(),
             group: None,
             text: why.to_string(),
             causes: Vec::new(),
         };
-        let masks = self.masks.keys().filter_map(|name| self.mask(name, inventory.llc)?.err());
+        let masks = self.masks.keys().filter_map(|name| self.mask(name, inventory.known_llc())?.err());
         let mut events: Vec<Event> = masks.map(refused).collect();
         self.plan = self.devices(inventory).unwrap_or_else(|why| {
             events.push(refused(why));

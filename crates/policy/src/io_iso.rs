@@ -99,7 +99,7 @@ impl Policy for IoIso {
     fn start(&mut self, inventory: &Inventory, groups: &[Workload]) -> Decision {
         let mut log = Vec::new();
         self.ddio = inventory.dca_ways_default.unwrap_or_default();
-        self.driver.llc = Some(inventory.llc);
+        self.driver.llc = Some(inventory.known_llc());
         self.driver.form(groups, self.ddio, &mut log);
         self.leave_ddio_ways(&mut log);
         self.driver.decision("IoIso", log)

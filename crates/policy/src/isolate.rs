@@ -162,8 +162,8 @@ impl Policy for Isolate {
     }
 
     fn start(&mut self, inventory: &Inventory, groups: &[Workload]) -> Decision {
-        self.llc = Some(inventory.llc);
-        self.classes(inventory.llc.clos_count);
+        self.llc = Some(inventory.known_llc());
+        self.classes(inventory.known_llc().clos_count);
         self.dca = dca_on_everywhere(inventory);
         let events = self.lay_out(groups);
         self.decide(events)

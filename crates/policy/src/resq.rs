@@ -50,7 +50,7 @@ impl Resq {
         let Some(inventory) = &self.inventory else { return Vec::new() };
         let mut plan = Plan::of_dca(dca_on_everywhere(inventory));
         let mut events = self.size_rings(inventory, &mut plan);
-        let llc = inventory.llc;
+        let llc = inventory.known_llc();
         // One class belongs to the root group, which keeps all ways for unmanaged cores.
         let most = llc.clos_count.saturating_sub(1).max(1);
         let outside = widest_run(WayMask::full(llc.ways).minus(self.dca_ways));
@@ -77,7 +77,7 @@ impl Resq {
         if queues == 0 || self.dca_ways.is_empty() {
             return Vec::new();
         }
-        let way_bytes = inventory.llc.bytes / u64::from(inventory.llc.ways);
+        let way_bytes = inventory.known_llc().bytes / u64::from(inventory.known_llc().ways);
         let dca_bytes = way_bytes * u64::from(self.dca_ways.count());
         let buffer_bytes = u64::from(self.mtu_bytes).div_ceil(LINE_BYTES) * LINE_BYTES;
         let fit = (dca_bytes / buffer_bytes / u64::from(queues)).min(u64::from(u32::MAX / 2)) as u32;

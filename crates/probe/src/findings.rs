@@ -106,7 +106,7 @@ impl Findings {
     pub fn of(inventory: &Inventory) -> Findings {
         Findings {
             platform: inventory.platform.clone(),
-            llc_ways: inventory.llc.ways,
+            llc_ways: inventory.known_llc().ways,
             dca_ways: None,
             inclusive_ways: None,
             register: None,

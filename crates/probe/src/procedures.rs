@@ -286,8 +286,11 @@ fn inclusive_ways(
     cache: &mut Cache,
     findings: &mut Findings,
 ) -> Result<(), ProbeError> {
-    let table =
-        experiment.inventory().llc.inclusive_ways.map(|ways| format!("the table of this CPU lists {ways}"));
+    let table = experiment
+        .inventory()
+        .known_llc()
+        .inclusive_ways
+        .map(|ways| format!("the table of this CPU lists {ways}"));
     let cast = roles(experiment, options, cache)?;
     let verdict = match (highest_miss_slide(experiment, options, cache)?, cast) {
         (Ok(highest_miss_slide), Ok(roles)) => {
@@ -329,7 +332,7 @@ fn inclusive_ways(
 /// Estimated duration of a run on the host's clock, ns.
 fn expected(host: &dyn Host, load: Option<&dyn AdjustableLoad>, options: &ProbeOptions) -> u64 {
     let inventory = host.inventory();
-    let (llc, rounds) = (inventory.llc, options.pace.rounds);
+    let (llc, rounds) = (inventory.known_llc(), options.pace.rounds);
     let slid = |wash| slide::waits(llc.ways, llc.min_ways, wash, rounds);
     let has = |procedure| options.procedures.contains(&procedure);
     let mut waits = 0;

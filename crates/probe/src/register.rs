@@ -151,7 +151,7 @@ impl Tried {
 /// Tries every value in turn, and then restores the original one.
 fn try_all(experiment: &mut ProbeExperiment<'_>, first: WayMask) -> Result<Tried, ProbeError> {
     let mut tried = Tried { taken: Vec::new(), refused: Vec::new() };
-    for mask in candidates(experiment.inventory().llc.ways) {
+    for mask in candidates(experiment.inventory().known_llc().ways) {
         let applied = experiment.set_ways(mask)?;
         match applied.get(Knob::DcaWays).cloned() {
             Some(KnobOutcome::Applied) => tried.taken.push(mask),

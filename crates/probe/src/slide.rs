@@ -145,7 +145,7 @@ pub fn slide(
     io: &[WorkloadId],
     washer: Option<WorkloadId>,
 ) -> Result<Result<Slide, NoSlide>, ProbeError> {
-    let llc = experiment.inventory().llc;
+    let llc = experiment.inventory().known_llc();
     let width = llc.min_ways.max(1);
     let stages = match stages(llc.ways, llc.min_ways) {
         Ok(stages) => stages,

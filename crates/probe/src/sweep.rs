@@ -134,7 +134,7 @@ pub fn ways(experiment: &mut ProbeExperiment<'_>) -> Result<LoadSweep, ProbeErro
         sweep.notes.push("not varied: the register of the DCA ways cannot be read here".to_owned());
         return Ok(sweep);
     }
-    let all = experiment.inventory().llc.ways;
+    let all = experiment.inventory().known_llc().ways;
     for count in 1..=all {
         let mask = WayMask::span(all - count, count);
         match experiment.set_ways(mask)?.remove(Knob::DcaWays) {

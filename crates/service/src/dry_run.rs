@@ -55,7 +55,9 @@ impl<H: Host> DryRun<H> {
 
     /// The outcome that the host would most likely report for a mask; the host is not asked.
     fn mask_outcome(&self, mask: WayMask) -> KnobOutcome {
-        let llc = self.host.inventory().llc;
+        let Some(llc) = self.host.inventory().llc else {
+            return KnobOutcome::Refused("the ways of the LLC are not known".to_owned());
+        };
         // The only class is the default group's, whose mask is never set.
         if llc.clos_count < 2 {
             return KnobOutcome::Refused("the chip has no class of service for a mask".to_owned());

@@ -38,7 +38,7 @@ fn published() -> Published {
     let inventory = Inventory {
         platform: Platform { chip: "gold-6140".to_owned(), host: "Linux 6.12".to_owned() },
         cores: Vec::new(),
-        llc,
+        llc: Some(llc),
         dca_ways_default: Some(WayMask::from_bits(0x600)),
         dca_ways_switch: Support::Yes,
         devices: Vec::new(),

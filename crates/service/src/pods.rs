@@ -109,20 +109,21 @@ impl Drop for PodReceiver {
 pub struct NodeFacts {
     /// The root of the host's file tree.
     pub root: Root,
-    /// The LLC.
-    pub llc: LlcGeometry,
+    /// The LLC, if it is known.
+    pub llc: Option<LlcGeometry>,
     /// The way to the control thread.
     pub sender: PodSender,
 }
 
 impl PodHost for NodeFacts {
     fn check_mask(&self, text: &str) -> Result<(), String> {
-        let mask = WayMask::parse(text, self.llc.ways).and_then(|mask| self.llc.check(mask));
+        let llc = self.llc.ok_or("the ways of the LLC are not known")?;
+        let mask = WayMask::parse(text, llc.ways).and_then(|mask| llc.check(mask));
         mask.map(drop).map_err(|why| why.to_string())
     }
 
-    fn ways(&self) -> u32 {
-        self.llc.ways
+    fn ways(&self) -> Option<u32> {
+        self.llc.map(|llc| llc.ways)
     }
 
     fn has_class(&self, class: &str) -> bool {

@@ -190,7 +190,7 @@ pub(crate) mod tests {
         let inventory = Inventory {
             platform: Platform { chip: "gold-6140".to_owned(), host: "Linux 6.12".to_owned() },
             cores: Vec::new(),
-            llc: LlcGeometry::plain(11, 25_952_256, 16),
+            llc: Some(LlcGeometry::plain(11, 25_952_256, 16)),
             dca_ways_default: Some(WayMask::from_bits(0x600)),
             dca_ways_switch: Support::Yes,
             devices: Vec::new(),

@@ -90,7 +90,8 @@ impl Replay {
         self.life = Some(header.clone());
     }
 
-    /// A step. `None` if nothing was decided in it: nothing could be read, or the policy was paused.
+    /// A step. `None` if nothing was decided in it: nothing could be read, the policy was paused, or the host's LLC is not
+    /// known, so that no policy ran.
     ///
     /// # Errors
     /// Settings that do not fit the recorded server and its tenants.
@@ -98,6 +99,9 @@ impl Replay {
         let (Some(header), Some(groups)) = (self.life.clone(), entry.groups.as_deref()) else {
             return Ok(None);
         };
+        if header.inventory.llc.is_none() {
+            return Ok(None);
+        }
         let begins = begins(entry);
         // Step numbers that go backwards: the daemon restarted although the header is the same.
         if entry.step < self.last_step {
@@ -174,7 +178,7 @@ impl Replay {
             }
             if then != now {
                 let at_power_on = match knob {
-                    Knob::Mask(_) => Some(Setting::Ways(WayMask::full(inventory.llc.ways))),
+                    Knob::Mask(_) => inventory.llc.map(|llc| Setting::Ways(WayMask::full(llc.ways))),
                     Knob::DcaWays => inventory.dca_ways_default.map(Setting::Ways),
                     Knob::Dca(_) => Some(Setting::Switch(true)),
                     // The description of a chip has no such value of a NIC.

@@ -13,7 +13,7 @@ fn shown(step: u64) -> Published {
     let inventory = Inventory {
         platform: Platform { chip: "x".to_owned(), host: "y".to_owned() },
         cores: Vec::new(),
-        llc,
+        llc: Some(llc),
         dca_ways_default: None,
         dca_ways_switch: Support::No("none".to_owned()),
         devices: Vec::new(),

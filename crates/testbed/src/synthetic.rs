@@ -45,7 +45,7 @@ impl SyntheticHost {
         let inventory = Inventory {
             platform: Platform { chip: "waves".to_owned(), host: "waves".to_owned() },
             cores: (0..cores).map(CoreId).collect(),
-            llc: LlcGeometry::plain(WAYS, 516_096 << 10, 16),
+            llc: Some(LlcGeometry::plain(WAYS, 516_096 << 10, 16)),
             dca_ways_default: Some(WayMask::from_bits(0xc000)),
             dca_ways_switch: Support::Yes,
             devices: vec![device(0, "nic0", DeviceKind::Network), device(1, "raid0", DeviceKind::Storage)],

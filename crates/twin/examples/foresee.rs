@@ -250,7 +250,7 @@ fn given(file: &str, inventory: &Inventory, groups: &[Workload]) -> Plan {
 
 /// Layouts of several shapes, by rules that know priorities and devices only.
 fn layouts(inventory: &Inventory, groups: &[Workload], seed: u64) -> Vec<(&'static str, Plan)> {
-    let ways = inventory.llc.ways;
+    let ways = inventory.known_llc().ways;
     let full = WayMask::full(ways);
     let dca = inventory.dca_ways_default.map_or(0, WayMask::count);
     let of = |mask: &dyn Fn(&Workload) -> WayMask| Plan::of_masks(groups.iter().map(|g| (g.id, mask(g))));

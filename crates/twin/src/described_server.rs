@@ -84,7 +84,7 @@ impl<'a> DescribedServer<'a> {
 
     fn turned(&self, KnobSetting { knob, setting }: KnobSetting) -> KnobOutcome {
         let refused = |why: &str| KnobOutcome::Refused(why.to_owned());
-        let llc = self.inventory.llc;
+        let llc = self.inventory.known_llc();
         match (knob, setting) {
             (Knob::Mask(id), Setting::Ways(mask)) => match mask.check(llc.ways, llc.min_ways) {
                 _ if self.server.tenant(id).is_none() => refused("the tenant was not seen"),
@@ -142,7 +142,7 @@ impl Host for DescribedServer<'_> {
     }
 
     fn root_mask(&mut self) -> WayMask {
-        WayMask::full(self.inventory.llc.ways)
+        WayMask::full(self.inventory.known_llc().ways)
     }
 
     fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {

@@ -32,6 +32,8 @@ pub enum MaskError {
 impl WayMask {
     /// No way.
     pub const EMPTY: WayMask = WayMask(0);
+    /// Most ways that a mask can name.
+    pub const MOST: u32 = u32::BITS;
 
     /// The mask with exactly these bits.
     pub const fn from_bits(bits: u32) -> WayMask {
@@ -41,10 +43,10 @@ impl WayMask {
     /// All ways of a chip with `ways` ways.
     ///
     /// # Panics
-    /// If `ways` is over 32.
+    /// If `ways` is over [`WayMask::MOST`].
     pub const fn full(ways: u32) -> WayMask {
-        assert!(ways <= 32);
-        WayMask(if ways == 32 { u32::MAX } else { (1 << ways) - 1 })
+        assert!(ways <= WayMask::MOST);
+        WayMask(if ways == WayMask::MOST { u32::MAX } else { (1 << ways) - 1 })
     }
 
     /// `count` ways from bit `low` upwards.

@@ -21,12 +21,16 @@ pub(crate) fn settings(
     inventory: &Inventory,
 ) -> Result<Option<Table>, TurnError> {
     let mut settings = in_force(knobs, tenants, inventory);
-    let llc = &inventory.llc;
+    let llc = || {
+        let unknown = || TurnError::Unsupported("the ways of this host's LLC are not known".to_owned());
+        inventory.llc.ok_or_else(unknown)
+    };
     match turn {
         Turn::Mask { tenant, mask } => {
             if !tenants.iter().any(|own| own.name == *tenant) {
                 return Err(unknown("tenant", tenant, tenants.iter().map(|own| own.name.as_str())));
             }
+            let llc = llc()?;
             let mask =
                 mask.check(llc.ways, llc.min_ways).map_err(|why| TurnError::Refused(why.to_string()))?;
             table(&mut settings, "masks").insert(tenant.clone(), Value::String(mask.to_string()));
@@ -35,7 +39,7 @@ pub(crate) fn settings(
             if inventory.dca_ways_switch != Support::Yes {
                 return Err(TurnError::Unsupported("the DCA ways of this host cannot be changed".to_owned()));
             }
-            let mask = mask.check(llc.ways, 1).map_err(|why| TurnError::Refused(why.to_string()))?;
+            let mask = mask.check(llc()?.ways, 1).map_err(|why| TurnError::Refused(why.to_string()))?;
             settings.insert("dca_ways".to_owned(), Value::String(mask.to_string()));
         }
         Turn::Dca { device, on } => {

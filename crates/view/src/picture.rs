@@ -45,8 +45,8 @@ pub struct Picture {
     pub chip: String,
     /// What runs on it, for example the kernel.
     pub host: String,
-    /// Its LLC.
-    pub llc: LlcPicture,
+    /// Its LLC; `None` where its ways are not known.
+    pub llc: Option<LlcPicture>,
     /// The tenants alive now.
     pub tenants: Vec<TenantPicture>,
     /// Root ports with devices.
@@ -65,6 +65,18 @@ pub struct Picture {
     pub knobs_turned: u64,
     /// Problems that last.
     pub problems: Vec<ActiveProblem>,
+}
+
+impl Picture {
+    /// Ways of the LLC that there is a column for; 0 where they are not known.
+    pub fn way_columns(&self) -> u32 {
+        self.llc.as_ref().map_or(0, |llc| llc.ways)
+    }
+
+    /// Ways that devices may allocate in, where they are known.
+    pub fn dca_ways(&self) -> Option<WayMask> {
+        self.llc.as_ref().and_then(|llc| llc.dca_ways)
+    }
 }
 
 /// The LLC.

@@ -47,7 +47,7 @@ impl Policy for Corner {
     }
 
     fn start(&mut self, inventory: &Inventory, groups: &[Workload]) -> Decision {
-        let llc = &inventory.llc;
+        let llc = inventory.known_llc();
         self.all = WayMask::full(llc.ways);
         // To the left of the inclusive ways, which receive the I/O lines that cores read.
         let right = llc.inclusive_ways.and_then(WayMask::highest).map_or(0, |way| way + 1);

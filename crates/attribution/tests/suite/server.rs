@@ -55,14 +55,14 @@ impl Server {
         Inventory {
             platform: Platform { chip: "gold-6140".to_owned(), host: "made by hand".to_owned() },
             cores: (0..self.tenants.len() as u16).map(CoreId).collect(),
-            llc: LlcGeometry {
+            llc: Some(LlcGeometry {
                 ways: 11,
                 min_ways: 1,
                 bytes: 18 * 2048 * 11 * 64,
                 clos_count: 16,
                 sparse_masks: false,
                 inclusive_ways: Some(WayMask::from_bits(0x003)),
-            },
+            }),
             dca_ways_default: Some(WayMask::from_bits(0x600)),
             dca_ways_switch: Support::Yes,
             devices: (0..count).map(device).collect(),

@@ -15,7 +15,7 @@ fn inventory() -> Inventory {
     Inventory {
         platform: Platform { chip: "gold-6140".to_owned(), host: "by hand".to_owned() },
         cores: (0..18).map(CoreId).collect(),
-        llc: LlcGeometry::plain(11, LLC_LINES as u64 * 64, 16),
+        llc: Some(LlcGeometry::plain(11, LLC_LINES as u64 * 64, 16)),
         dca_ways_default: Some(WayMask::from_bits(0x600)),
         dca_ways_switch: Support::Yes,
         devices: vec![Device {

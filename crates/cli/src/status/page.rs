@@ -6,8 +6,8 @@ use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, Tab
 use std::fmt::Write;
 use waykeeper_host::{Priority, WorkloadKind};
 use waykeeper_service::protocol::{
-    ActionLine, CauseValue, DaemonStatus, DaemonTotals, LoggedEvent, Polluter, PortStatus, TenantStatus,
-    TwinReport, Worst, WorthRatio, WorthSource, WorthStatus,
+    ActionLine, CauseValue, DaemonStatus, DaemonTotals, HostInfo, LoggedEvent, Polluter, PortStatus,
+    TenantStatus, TwinReport, Worst, WorthRatio, WorthSource, WorthStatus,
 };
 use waykeeper_service::{DaemonMode, Pause, printable};
 use waykeeper_units::four_digits;
@@ -76,7 +76,7 @@ fn heading(status: &DaemonStatus) -> String {
     let mut out = format!(
         "waykeeper {} {mode}, policy {} in state {}{paused}\n\
          step {}, {} ago{late}; period {}, running for {}\n\
-         {hands_over}{}, {}; cores {}; LLC of {} in {} ways, {} class{}\n",
+         {hands_over}{}, {}; cores {}; {}\n",
         printable(&status.waykeeper),
         printable(&status.policy),
         if status.state.is_empty() { "-".to_owned() } else { printable(&status.state) },
@@ -87,10 +87,7 @@ fn heading(status: &DaemonStatus) -> String {
         printable(&host.chip),
         printable(&host.host),
         host.cores,
-        bytes(host.llc_bytes),
-        host.llc_ways,
-        host.classes,
-        if host.classes == 1 { "" } else { "es" },
+        llc(host),
     );
     let io = &status.io;
     let ways = match (io.dca_ways, io.dca_ways_default) {
@@ -326,6 +323,13 @@ pub fn percent(ratio: f64) -> String {
 
 pub fn bandwidth(bytes_per_s: f64) -> String {
     format!("{:.2} GB/s", bytes_per_s / 1e9)
+}
+
+fn llc(host: &HostInfo) -> String {
+    let (Some(size), Some(ways), Some(classes)) = (host.llc_bytes, host.llc_ways, host.classes) else {
+        return "ways of the LLC not known".to_owned();
+    };
+    format!("LLC of {} in {ways} ways, {classes} class{}", bytes(size), if classes == 1 { "" } else { "es" })
 }
 
 fn bytes(bytes: u64) -> String {

@@ -181,13 +181,11 @@ fn heading(status: &DaemonStatus) -> String {
 fn host(status: &DaemonStatus) -> String {
     let host = &status.host;
     let ways = status.io.dca_ways.map_or_else(|| "-".to_owned(), |ways| ways.to_string());
-    format!(
-        "LLC of {} in {} ways, DCA ways {ways}; {}, {}",
-        mebibytes(host.llc_bytes),
-        host.llc_ways,
-        printable(&host.chip),
-        printable(&host.host),
-    )
+    let llc = match (host.llc_bytes, host.llc_ways) {
+        (Some(bytes), Some(ways)) => format!("LLC of {} in {ways} ways", mebibytes(bytes)),
+        _ => "ways of the LLC not known".to_owned(),
+    };
+    format!("{llc}, DCA ways {ways}; {}, {}", printable(&host.chip), printable(&host.host),)
 }
 
 fn memory(status: &DaemonStatus) -> String {

@@ -77,9 +77,9 @@ fn mix() -> DaemonStatus {
             chip: "Intel(R) Xeon(R) Gold 6140 CPU @ 2.30GHz".to_owned(),
             host: "Linux 6.12".to_owned(),
             cores: "0-17".parse().unwrap(),
-            llc_bytes: 25_952_256,
-            llc_ways: 11,
-            classes: 16,
+            llc_bytes: Some(25_952_256),
+            llc_ways: Some(11),
+            classes: Some(16),
         },
         io: IoStatus {
             dca_ways: Some(WayMask::from_bits(0x600)),

@@ -141,7 +141,7 @@ fn ask(chosen: &mut Chosen, picture: &Picture, key: char) {
             }
             None => refuse(chosen, "select a tenant with a mask"),
         },
-        'w' => match picture.llc.dca_ways.filter(|_| picture.llc.dca_ways_switch) {
+        'w' => match picture.llc.as_ref().and_then(|llc| llc.dca_ways.filter(|_| llc.dca_ways_switch)) {
             Some(mask) => chosen.question = Some(Question::DcaWays { mask, before: mask }),
             None => refuse(chosen, "the DCA ways of this host cannot be changed"),
         },
@@ -157,7 +157,8 @@ fn ask(chosen: &mut Chosen, picture: &Picture, key: char) {
 
 /// An input while a question is open. Enter answers it, escape closes it.
 fn asked(chosen: &mut Chosen, picture: &Picture, mut question: Question, input: Input) -> Effect {
-    let llc = &picture.llc;
+    // A mask is only asked for where the LLC is known.
+    let (ways, least) = picture.llc.as_ref().map_or((0, 0), |llc| (llc.ways, llc.min_ways));
     match (&mut question, input) {
         (Question::Filter { .. }, Input::Escape) => {
             chosen.filter.clear();
@@ -179,9 +180,9 @@ fn asked(chosen: &mut Chosen, picture: &Picture, mut question: Question, input: 
         (Question::Mask { tenant, mask, .. }, Input::Enter) => {
             return Effect::Turn(Turn::Mask { tenant: tenant.clone(), mask: *mask });
         }
-        (Question::Mask { mask, .. }, input) => *mask = shaped(*mask, input, llc.ways, llc.min_ways),
+        (Question::Mask { mask, .. }, input) => *mask = shaped(*mask, input, ways, least),
         (Question::DcaWays { mask, .. }, Input::Enter) => return Effect::Turn(Turn::DcaWays { mask: *mask }),
-        (Question::DcaWays { mask, .. }, input) => *mask = shaped(*mask, input, llc.ways, 1),
+        (Question::DcaWays { mask, .. }, input) => *mask = shaped(*mask, input, ways, 1),
         (Question::Dca { device, on }, Input::Enter | Input::Char('y')) => {
             return Effect::Turn(Turn::Dca { device: device.clone(), on: *on });
         }
@@ -355,7 +356,7 @@ mod tests {
     fn each_knob_is_asked_once_and_turned_as_shown() {
         let (_, picture) = minute(11);
         let named = |name: &str| picture.tenants.iter().find(|own| own.name == name).unwrap();
-        let (mask, ways) = (named("redis-server").mask.unwrap(), picture.llc.dca_ways.unwrap());
+        let (mask, ways) = (named("redis-server").mask.unwrap(), picture.dca_ways().unwrap());
         let narrower = WayMask::span(mask.lowest().unwrap(), mask.count() - 1);
         let wanted = Some(Turn::Mask { tenant: "redis-server".to_owned(), mask: narrower });
         assert_eq!(on(&picture, tenant(), "m-\n"), wanted);

@@ -95,6 +95,11 @@ fn doctor_says_3_where_nothing_can_be_turned_and_2_where_there_is_no_tree() {
     assert!(table.contains("nothing of this host's cache can be seen or set"), "{table}");
     assert!(table.ends_with("\nnext: waykeeper top --scenario a4-hpw-heavy\n"), "{table}");
     assert_eq!(text(&done.get_output().stderr), "");
+    // By its path, since it need not be in the PATH.
+    let program = assert_cmd::cargo::cargo_bin("waykeeper");
+    let done = Command::new(&program).args(["doctor", "--root", root]).output().unwrap();
+    let next = format!("\nnext: {} top --scenario a4-hpw-heavy\n", program.display());
+    assert!(text(&done.stdout).ends_with(&next), "{}", text(&done.stdout));
     refused(&["doctor", "--root", "/no/such/tree"], 2, &["--root /no/such/tree", "No such file"]);
     refused(&["ddio", "show", "--root", "/dev/null"], 2, &["not a directory"]);
 }
@@ -362,4 +367,46 @@ fn what_is_intact_in_a_damaged_journal_is_restored_and_the_rest_is_named() {
     std::fs::remove_file(tree.path("journal.unproved")).unwrap();
     let out = common::output(&["restore", "--root", &root, "--journal", &journal]);
     assert!(out.contains("nothing to restore"), "{out}");
+}
+
+/// A daemon that ends with the test.
+struct Observer(Child);
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// As some virtual machines are: without an L3 that the kernel shows, and without resctrl.
+#[test]
+fn a_host_whose_llc_is_not_known_is_observed_and_no_view_invents_ways() {
+    let tree = PlainTree::skylake();
+    tree.remove("sys/fs/resctrl");
+    (0..CPUS).for_each(|cpu| tree.remove(&format!("sys/devices/system/cpu/cpu{cpu}/cache/index3")));
+    let root = root(&tree);
+    let frame = common::output(&["top", "--root", &root, "--once"]);
+    assert!(frame.contains("the ways of the LLC are not known"), "{frame}");
+    refused(&["probe", "run", "all", "--root", &root], 3, &["the kernel shows no L3 cache of CPU 0"]);
+    let socket = tree.path("socket").display().to_string();
+    let at = |key: &str| format!("{key}={socket}");
+    let daemon = Command::new(assert_cmd::cargo::cargo_bin("waykeeper"))
+        .args(["daemon", "--observe", "--root", &root, "--set", &at("socket.path")])
+        .args(["--set", "daemon.period_s=0.05"])
+        .stderr(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn();
+    let _daemon = Observer(daemon.unwrap());
+    let status = || waykeeper().args(["status", "--socket", &socket]).output().unwrap();
+    wait_for("a step", || text(&status().stdout).contains("in state Watching"));
+    let said = text(&status().stdout);
+    assert!(said.contains("; ways of the LLC not known\n"), "{said}");
+    let json = common::output(&["status", "--socket", &socket, "--json"]);
+    let host = serde_json::from_str::<Value>(&json).unwrap()["host"].clone();
+    for key in ["llc_ways", "llc_bytes", "classes"] {
+        assert_eq!(host.get(key), None, "{host}");
+    }
+    let frame = common::output(&["top", "--socket", &socket, "--once"]);
+    assert!(frame.contains("the ways of the LLC are not known"), "{frame}");
 }

@@ -176,7 +176,7 @@ fn too_many_classes_for_the_originals_are_reported_by_the_last_try_too() {
     let mut policy = Wants(|_: &[Workload]| masks(&[(0, 0x7ff), (1, 0x7ff), (2, 0x7ff)]));
     let mut looping = Loop::start(&mut host, Box::new(&mut policy), seconds(9)).unwrap();
     looping.step().unwrap();
-    looping.host().inventory.llc.clos_count = 2;
+    looping.host().inventory.llc.as_mut().unwrap().clos_count = 2;
     assert_eq!(looping.restore().masks().count(), 3);
     assert!(
         matches!(looping.record().problems[..], [Problem::Classes(_)]),

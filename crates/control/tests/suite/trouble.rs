@@ -217,3 +217,18 @@ fn a_loop_that_only_watches_tells_of_others_at_every_step() {
         .collect();
     assert_eq!(reported, [0, 1, 0, 1, 0], "each once, and the second although the first was told before");
 }
+
+#[test]
+fn on_a_host_whose_llc_is_not_known_no_policy_starts_and_counters_are_read() {
+    let mut host = fake();
+    host.inventory.llc = None;
+    let mut policy = Wants(|_: &[Workload]| panic!("it was started"));
+    let (all, _) = records(&mut host, &mut policy, seconds(3));
+    let said: Vec<&str> =
+        all.iter().flat_map(|(record, _)| &record.events).map(|event| event.text.as_str()).collect();
+    assert_eq!(said, ["the ways of the LLC are not known, so wants cannot plan and nothing is set"]);
+    assert!(all.iter().all(|(record, _)| record.state == "Watching" && record.wanted.is_empty()));
+    assert_eq!(all.iter().filter(|(_, seen)| seen.is_some()).count(), 3);
+    assert_eq!(reported(&all), [""; 0]);
+    assert!(host.plans.is_empty());
+}

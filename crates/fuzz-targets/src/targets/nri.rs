@@ -18,8 +18,8 @@ impl PodHost for Machine {
         mask.check(11, 1).map(drop).map_err(|why| why.to_string())
     }
 
-    fn ways(&self) -> u32 {
-        11
+    fn ways(&self) -> Option<u32> {
+        Some(11)
     }
 
     fn has_class(&self, class: &str) -> bool {

@@ -146,7 +146,7 @@ impl Host for SharedHost {
 
     fn root_mask(&mut self) -> WayMask {
         // That of the virtual server, which has no tool that changes it.
-        WayMask::full(self.inventory().llc.ways)
+        WayMask::full(self.inventory().known_llc().ways)
     }
 
     fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {

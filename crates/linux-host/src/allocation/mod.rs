@@ -226,17 +226,18 @@ impl Allocation {
         info: &Info,
         root: &Root,
         access: HostAccess,
-        l3: &L3,
+        l3: Option<&L3>,
         max_classes: Option<u32>,
         corrects: bool,
     ) -> Result<Allocation, GroupsError> {
-        let (domain, counts_whole) = (l3.id.unwrap_or_default(), !resctrl.counts_only_a_part(l3));
+        let domain = l3.and_then(|l3| l3.id);
+        let counts_whole = l3.is_some_and(|l3| !resctrl.counts_only_a_part(l3));
         let counted =
             |event: &MonitorEvent| info.monitoring.as_ref().is_some_and(|all| all.events.contains(event));
         let chip = Chip {
-            domain,
+            domain: domain.unwrap_or_default(),
             // Without an id of the L3 it is not known which values in a group's files are of this L3.
-            is_mounted: l3.id.is_some() && resctrl.check_mounted().is_ok(),
+            is_mounted: domain.is_some() && resctrl.check_mounted().is_ok(),
             counts_occupancy: counts_whole && counted(&MonitorEvent::LlcOccupancy),
             counts_traffic: counts_whole && counted(&MonitorEvent::MbmTotal),
             ..Chip::default()

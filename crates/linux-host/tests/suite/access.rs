@@ -122,7 +122,7 @@ fn limits_show_in_the_inventory_and_hold() {
     });
     let inventory = host.inventory();
     let forbidden = |support: &Support| matches!(support, Support::No(why) if why.starts_with("the configuration forbids"));
-    assert_eq!(inventory.llc.clos_count, 1);
+    assert_eq!(inventory.known_llc().clos_count, 1);
     assert!(forbidden(&inventory.dca_ways_switch));
     assert_eq!(
         (inventory.ports[0].dca_switch.clone(), forbidden(&inventory.ports[1].dca_switch)),
@@ -153,7 +153,7 @@ fn limits_show_in_the_inventory_and_hold() {
             ..AllowedChanges::default()
         };
     });
-    assert_eq!((host.inventory().llc.clos_count, host.groupings().len()), (3, 1));
+    assert_eq!((host.inventory().known_llc().clos_count, host.groupings().len()), (3, 1));
     let mut tenants = machine.options().tenants;
     tenants[1].cores = "4-5".parse().unwrap();
     let changes = host.set_tenants(tenants);
@@ -186,20 +186,20 @@ fn limits_show_to_who_only_looks_too() {
     });
     let inventory = host.inventory();
     let forbidden = |support: &Support| matches!(support, Support::No(why) if why.starts_with("the configuration forbids"));
-    assert_eq!(inventory.llc.clos_count, 1);
+    assert_eq!(inventory.known_llc().clos_count, 1);
     assert!(forbidden(&inventory.dca_ways_switch) && forbidden(&inventory.ports[1].dca_switch));
     assert_eq!(inventory.ports[0].dca_switch, Support::Yes);
     refused(&host.apply(&plan()).unwrap()[Knob::DcaWays], "only observes this host");
     // The limit holds also after tenants are set.
     let mut host = look(AllowedChanges { max_classes: Some(2), ..AllowedChanges::default() });
     host.set_tenants(machine.options().tenants);
-    assert_eq!(host.inventory().llc.clos_count, 3);
-    let all = look(AllowedChanges::default()).inventory().llc.clos_count;
+    assert_eq!(host.inventory().known_llc().clos_count, 3);
+    let all = look(AllowedChanges::default()).inventory().known_llc().clos_count;
     assert!(all > 3);
     assert_eq!(
         look(AllowedChanges { max_classes: Some(99), ..AllowedChanges::default() })
             .inventory()
-            .llc
+            .known_llc()
             .clos_count,
         all
     );
@@ -251,7 +251,7 @@ fn what_a_profile_says_is_dead_is_there_to_be_read_only() {
         (&Support::ReadOnly, &Support::ReadOnly)
     );
     assert_eq!(inventory.ports[1].dca_switch, Support::Yes);
-    assert_eq!(inventory.llc.inclusive_ways, Some(WayMask::from_bits(0x004)));
+    assert_eq!(inventory.known_llc().inclusive_ways, Some(WayMask::from_bits(0x004)));
     let applied = host.apply(&plan()).unwrap();
     refused(&applied[Knob::DcaWays], "machine profile");
     refused(&applied[Knob::Dca(PortId(0))], "machine profile");
@@ -291,7 +291,7 @@ fn a_mask_with_holes_is_accepted_where_the_cpu_takes_it() {
         match LinuxHost::open(options) {
             Err(why) => assert!(!is_accepted && why.to_string().contains("mask 0x005 has holes"), "{why}"),
             Ok(mut host) => {
-                assert!(is_accepted && host.inventory().llc.sparse_masks);
+                assert!(is_accepted && host.inventory().known_llc().sparse_masks);
                 let mask = host.workloads()[0].mask.unwrap();
                 let masks = std::collections::BTreeMap::from([(L2FWD, mask)]);
                 assert!(host.apply(&Plan::of_masks(masks)).unwrap().is_complete());

@@ -359,7 +359,7 @@ fn with_few_classes_tenants_with_equal_masks_share_one() {
         "{:?}",
         host.notes()
     );
-    assert_eq!(host.inventory().llc.clos_count, 4);
+    assert_eq!(host.inventory().known_llc().clos_count, 4);
     let (more, most) = (WorkloadId(3), WorkloadId(4));
     let plan = masks(&[(L2FWD, 0xff000), (FIO, 0x00003), (more, 0x00003), (most, 0xff000)]);
     assert!(host.apply(&plan).unwrap().is_complete());

@@ -128,10 +128,10 @@ fn classes_that_other_programs_release_are_used() {
     for own in groupings {
         assert!(own.in_default && own.why.contains(&held), "{}", own.why);
     }
-    assert_eq!(host.inventory().llc.clos_count, 1);
+    assert_eq!(host.inventory().known_llc().clos_count, 1);
     names[..2].iter().for_each(|path| root.remove_dir(path).unwrap());
     host.set_tenants(machine.options().tenants);
-    assert_eq!(host.inventory().llc.clos_count, 3);
+    assert_eq!(host.inventory().known_llc().clos_count, 3);
     let waiting: Vec<String> = host.groupings().into_iter().map(|own| own.tenant).collect();
     assert_eq!(waiting.len(), 1, "{waiting:?}");
     root.remove_dir(&names[2]).unwrap();

@@ -307,10 +307,18 @@ fn what_the_kernel_does_not_say_of_the_l3_is_named() {
     let tree = without_resctrl(tree);
     let unknown = ["0x600", "cannot be set: the width of the LLC's masks is not known"];
     state(&examine(tree.root()), "ddio-ways", CheckState::Degraded, &unknown);
-    let refused = opened(tree.root(), false).unwrap_err();
-    assert!(refused.contains("no usable number of ways for the L3 cache of CPU 0 (ways_of_"), "{refused}");
-    let refused = opened(guest_without_l3().root(), false).unwrap_err();
+    assert_eq!(opened(tree.root(), false), Ok(()), "counters need no ways");
+    let guest = guest_without_l3();
+    assert_eq!(opened(guest.root(), false), Ok(()), "nor an L3");
+    let refused = opened(guest.root(), true).unwrap_err();
     assert!(refused.starts_with("the kernel shows no L3 cache of CPU 0"), "{refused}");
+    let options = LinuxHostOptions::new(Root::at(guest.root()), Vec::new(), guest.path("journal"));
+    let options = LinuxHostOptions { access: HostAccess::Observe, needs_cat: false, ..options };
+    let mut host = LinuxHost::open(options).unwrap();
+    assert_eq!((host.inventory().llc, host.inventory().dca_ways_default), (None, None));
+    assert_eq!(host.inventory().cores.len(), usize::from(CPUS) / 2, "those of the socket");
+    assert_eq!(host.notes().iter().filter(|note| note.contains("gives no ways of the L3")).count(), 1);
+    host.sample().unwrap();
 }
 
 #[test]
@@ -339,7 +347,7 @@ fn a_pseudo_locked_region_has_neither_a_class_nor_an_rmid() {
     tree.write("sys/fs/resctrl/mon_data/mon_L3_00/mbm_total_bytes", "0\n");
     let journal = tree.path("journal");
     let options = LinuxHostOptions::new(Root::at(tree.root()), Vec::new(), journal);
-    assert_eq!(LinuxHost::open(options).unwrap().inventory().llc.clos_count, 3);
+    assert_eq!(LinuxHost::open(options).unwrap().inventory().known_llc().clos_count, 3);
     // While it is being made it has a class, and no RMID any more.
     tree.write("sys/fs/resctrl/p1/mode", "pseudo-locksetup\n");
     let report = examine(tree.root());

@@ -92,7 +92,7 @@ impl Machine {
             config,
             variant,
             wiring: Wiring::of(inventory),
-            llc: inventory.llc,
+            llc: inventory.known_llc(),
             dca_ways: inventory.dca_ways_default,
             workloads: Workloads::default(),
             state: State::Idle,

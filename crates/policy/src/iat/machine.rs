@@ -62,8 +62,8 @@ impl Machine {
     pub fn new(inventory: &Inventory, config: Config) -> Machine {
         let ddio = inventory.dca_ways_default.unwrap_or(WayMask::EMPTY);
         Machine {
-            limits: Limits::of(&config, &inventory.llc),
-            llc: inventory.llc,
+            limits: Limits::of(&config, &inventory.known_llc()),
+            llc: inventory.known_llc(),
             can_size_ddio: inventory.dca_ways_switch == Support::Yes && !ddio.is_empty(),
             ddio,
             ddio_is_ours: false,

@@ -28,7 +28,7 @@ pub(super) fn server(workloads: u16) -> Server {
     let inventory = Inventory {
         platform: Platform { chip: "test".to_owned(), host: "test".to_owned() },
         cores: (0..workloads).map(CoreId).collect(),
-        llc: LlcGeometry::plain(11, 11 << 20, 16),
+        llc: Some(LlcGeometry::plain(11, 11 << 20, 16)),
         dca_ways_default: Some(WayMask::from_bits(0x600)),
         dca_ways_switch: Support::Yes,
         devices: vec![Device {

@@ -42,7 +42,7 @@ pub(super) struct ChipLimits {
 
 impl ChipLimits {
     pub fn new(inventory: &Inventory) -> ChipLimits {
-        let llc = &inventory.llc;
+        let llc = inventory.known_llc();
         let full = WayMask::full(llc.ways);
         let default = inventory.dca_ways_default.map(|mask| mask.and(full)).filter(|mask| !mask.is_empty());
         // Only DCA ways at the left end, growing to the right, are supported.

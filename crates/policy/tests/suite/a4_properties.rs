@@ -20,9 +20,9 @@ use waykeeper_units::WayMask;
 fn chips() -> impl Strategy<Value = Inventory> {
     (6u32..=20, 0u32..=2, 0u32..=2, 1u32..=2).prop_map(|(ways, inclusive, dca, min_ways)| {
         let mut chip = gold_6140();
-        chip.llc.ways = ways;
-        chip.llc.min_ways = min_ways;
-        chip.llc.inclusive_ways = (inclusive > 0).then(|| WayMask::full(inclusive));
+        chip.llc.as_mut().unwrap().ways = ways;
+        chip.llc.as_mut().unwrap().min_ways = min_ways;
+        chip.llc.as_mut().unwrap().inclusive_ways = (inclusive > 0).then(|| WayMask::full(inclusive));
         chip.dca_ways_default = (dca > 0).then(|| WayMask::span(ways - dca, dca));
         chip
     })
@@ -73,7 +73,7 @@ fn interval(bench: &Bench, length_ms: u64, raw: &[Reading<f64>]) -> Interval {
 
 /// Checks one plan.
 fn check(bench: &Bench, policy: &str, never_inclusive: bool) -> Result<(), TestCaseError> {
-    let llc = &bench.inventory.llc;
+    let llc = bench.inventory.known_llc();
     let storage_ports = bench.inventory.devices.iter().filter(|device| device.kind == DeviceKind::Storage);
     let storage_ports: Vec<_> = storage_ports.flat_map(|device| device.ports.clone()).collect();
     let plan = &bench.last.plan;

@@ -338,10 +338,10 @@ fn a_launched_hpw_that_misses_everything_is_demoted_at_its_first_measurement() {
 #[test]
 fn chips_without_inclusive_or_dca_ways() {
     let mut chip = gold_6140();
-    chip.llc.inclusive_ways = None;
+    chip.llc.as_mut().unwrap().inclusive_ways = None;
     chip.dca_ways_default = None;
-    chip.llc.ways = 12;
-    chip.llc.min_ways = 2;
+    chip.llc.as_mut().unwrap().ways = 12;
+    chip.llc.as_mut().unwrap().min_ways = 2;
     let mut bench = Bench::on(chip, "a4", "", micro());
     bench.load(4).llc_hit = 0.05;
     bench.load(4).mlc_miss = 0.95;
@@ -355,7 +355,7 @@ fn chips_without_inclusive_or_dca_ways() {
 #[test]
 fn a_chip_with_too_few_ways_is_left_alone() {
     let mut chip = gold_6140();
-    chip.llc.ways = 4;
+    chip.llc.as_mut().unwrap().ways = 4;
     chip.dca_ways_default = Some(waykeeper_units::WayMask::from_bits(0xc));
     let mut bench = Bench::on(chip, "a4", "", micro());
     bench.run(20);

@@ -61,7 +61,7 @@ fn isolate_lets_the_smallest_share_when_there_are_more_workloads_than_ways() {
 fn isolate_never_asks_for_more_classes_than_there_are() {
     // 4 classes, one of them the root class: three partitions for five workloads.
     let mut chip = gold_6140();
-    chip.llc.clos_count = 4;
+    chip.llc.as_mut().unwrap().clos_count = 4;
     let bench = Bench::on(chip, "isolate", "", micro());
     let distinct: std::collections::BTreeSet<u32> = (0..5).map(|id| bench.mask(id)).collect();
     assert_eq!(distinct.len(), 3);

@@ -267,9 +267,9 @@ fn chips() -> impl Strategy<Value = Inventory> {
     (2u32..=20, 1u32..=3, 1u32..=16, 0u32..=4).prop_map(|(ways, min_ways, clos_count, dca)| {
         let mut chip = gold_6140();
         let dca = dca.min(ways - 1);
-        chip.llc.ways = ways;
-        chip.llc.min_ways = min_ways.min(ways);
-        chip.llc.clos_count = clos_count;
+        chip.llc.as_mut().unwrap().ways = ways;
+        chip.llc.as_mut().unwrap().min_ways = min_ways.min(ways);
+        chip.llc.as_mut().unwrap().clos_count = clos_count;
         chip.dca_ways_default = (dca > 0).then(|| WayMask::span(ways - dca, dca));
         chip
     })
@@ -295,7 +295,7 @@ proptest! {
     ) {
         let mut bench = Bench::on(chip, name, "", before);
         for round in 0..3 {
-            let llc = bench.inventory.llc;
+            let llc = bench.inventory.known_llc();
             let plan = &bench.last.plan;
             let mut classes = std::collections::BTreeSet::from([WayMask::full(llc.ways)]);
             for mask in plan.masks().map(|(_, mask)| mask) {

@@ -20,7 +20,11 @@ use waykeeper_units::{WayMask, WorkloadId};
 fn chips() -> impl Strategy<Value = Inventory> {
     (6u32..=20, 0u32..=3, 1u32..=2, 4u32..=16).prop_map(|(ways, ddio, min_ways, clos)| {
         let mut chip = gold_6140();
-        (chip.llc.ways, chip.llc.min_ways, chip.llc.clos_count) = (ways, min_ways, clos);
+        (
+            chip.llc.as_mut().unwrap().ways,
+            chip.llc.as_mut().unwrap().min_ways,
+            chip.llc.as_mut().unwrap().clos_count,
+        ) = (ways, min_ways, clos);
         chip.dca_ways_default = (ddio > 0).then(|| WayMask::span(ways - ddio, ddio));
         chip
     })
@@ -77,7 +81,7 @@ fn interval(bench: &Bench, raw: &[Reading<f64>], ddio: Option<WayMask>) -> Inter
 type Grants = BTreeMap<WorkloadId, u32>;
 
 fn check(bench: &Bench, policy: &str, grants: &Grants) -> Result<(), TestCaseError> {
-    let llc = &bench.inventory.llc;
+    let llc = bench.inventory.known_llc();
     let masks: BTreeMap<WorkloadId, WayMask> = bench.last.plan.masks().collect();
     prop_assert_eq!(masks.len(), bench.groups.len());
     let mut distinct: Vec<WayMask> = Vec::new();

@@ -310,7 +310,11 @@ fn without_counters_nothing_is_decided() {
 fn chips_without_knobs_or_with_other_ways_get_what_they_can() {
     // No DCA at all, wide masks only: four ways of twelve at least two.
     let mut chip = gold_6140();
-    (chip.llc.ways, chip.llc.min_ways, chip.llc.inclusive_ways) = (12, 2, None);
+    (
+        chip.llc.as_mut().unwrap().ways,
+        chip.llc.as_mut().unwrap().min_ways,
+        chip.llc.as_mut().unwrap().inclusive_ways,
+    ) = (12, 2, None);
     (chip.dca_ways_default, chip.dca_ways_switch) = (None, Support::No("no DCA".to_owned()));
     for port in &mut chip.ports {
         port.dca_switch = Support::No("no DCA".to_owned());

@@ -37,7 +37,10 @@ pub(super) fn build<H: Host + ?Sized>(
     let mut names: Vec<&str> = declared.chain(groups.iter().map(|group| group.name.as_str())).collect();
     names.sort_unstable();
     names.dedup();
-    policy.check(host.inventory(), &names)?;
+    // Where the LLC is not known, the loop starts no policy.
+    if host.inventory().llc.is_some() {
+        policy.check(host.inventory(), &names)?;
+    }
     let advisor = if config.mode == DaemonMode::Manage { None } else { policy.advisor() };
     Ok(advisor.unwrap_or(policy))
 }

@@ -122,7 +122,7 @@ fn a_policy_and_its_next_process_hear_how_many_classes_there_are() {
         def classes_changed(self, count):\n        self.classes = count\n\n    \
         def unused(self):\n        pass";
     let mut driven = Driven::new(body);
-    let first = crate::published_state::tests::published().inventory.llc.clos_count.to_string();
+    let first = crate::published_state::tests::published().inventory.known_llc().clos_count.to_string();
     assert_eq!(driven.step(LONG_NS).state, first);
     driven.policy.classes(5);
     assert_eq!(driven.step(LONG_NS).state, "5");

@@ -124,8 +124,9 @@ impl Worker {
             Order::Workloads(workloads) => self.workloads = workloads,
             Order::Classes(clos_count) => {
                 // A process that is started again begins with it.
-                if let Some(server) = &mut self.server {
-                    Arc::make_mut(server).llc.clos_count = clos_count;
+                if let Some(llc) = self.server.as_mut().and_then(|server| Arc::make_mut(server).llc.as_mut())
+                {
+                    llc.clos_count = clos_count;
                 }
                 self.classes = Some(clos_count);
             }

@@ -316,9 +316,10 @@ impl Page<'_> {
     }
 
     fn socket(&mut self, published: &Published) -> fmt::Result {
-        let llc = &published.inventory.llc;
-        self.gauge("llc_size", "Size of the LLC.", Some(Unit::Bytes), alone(Some(llc.bytes as f64)))?;
-        self.gauge("llc_ways", "Ways of the LLC.", None, alone(Some(f64::from(llc.ways))))?;
+        let llc = published.inventory.llc;
+        let size = llc.map(|llc| llc.bytes as f64);
+        self.gauge("llc_size", "Size of the LLC.", Some(Unit::Bytes), alone(size))?;
+        self.gauge("llc_ways", "Ways of the LLC.", None, alone(llc.map(|llc| f64::from(llc.ways))))?;
         let ways = published.record.knobs.dca_ways().map(|mask| f64::from(mask.count()));
         self.gauge("io_ways", "LLC ways that devices may allocate in.", None, alone(ways))?;
         let Some(of) = published.snapshot.as_ref().map(|snapshot| &snapshot.socket) else { return Ok(()) };

@@ -87,12 +87,15 @@ pub struct HostInfo {
     /// Cores of the managed socket.
     #[serde(default, skip_serializing_if = "CoreList::is_empty")]
     pub cores: CoreList,
-    /// Bytes of its LLC.
-    pub llc_bytes: u64,
-    /// Ways of the LLC.
-    pub llc_ways: u32,
-    /// Classes of service, the root class included.
-    pub classes: u32,
+    /// Bytes of its LLC, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub llc_bytes: Option<u64>,
+    /// Ways of the LLC, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub llc_ways: Option<u32>,
+    /// Classes of service, the root class included, if the LLC is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub classes: Option<u32>,
 }
 
 /// Traffic of devices and memory.
@@ -387,9 +390,9 @@ impl HostInfo {
             chip: inventory.platform.chip.clone(),
             host: inventory.platform.host.clone(),
             cores: CoreList::from(inventory.cores.clone()),
-            llc_bytes: inventory.llc.bytes,
-            llc_ways: inventory.llc.ways,
-            classes: inventory.llc.clos_count,
+            llc_bytes: inventory.llc.map(|llc| llc.bytes),
+            llc_ways: inventory.llc.map(|llc| llc.ways),
+            classes: inventory.llc.map(|llc| llc.clos_count),
         }
     }
 }

@@ -11,8 +11,6 @@ use waykeeper_units::{PortId, WayMask};
 
 /// Most tenants of a step: ten times the RMIDs of any processor.
 const GROUPS_MOST: usize = 4096;
-/// Most ways of an LLC: the bits of a mask.
-const WAYS_MOST: u32 = 32;
 /// Most layouts of an answer: more than a policy looks at.
 const LAYOUTS_MOST: usize = 1024;
 /// Largest number of an answer: progress a million times as large as now.
@@ -41,19 +39,19 @@ pub(crate) fn header(header: &Header) -> Result<(), String> {
 }
 
 fn inventory(inventory: &Inventory) -> Result<(), String> {
-    let llc = &inventory.llc;
-    if !(1..=WAYS_MOST).contains(&llc.ways) || !(1..=llc.ways).contains(&llc.min_ways) {
-        return Err(format!(
-            "an LLC of {} ways with masks of at least {} ways is impossible",
-            llc.ways, llc.min_ways
-        ));
+    if let Some(llc) = &inventory.llc {
+        if !(1..=WayMask::MOST).contains(&llc.ways) || !(1..=llc.ways).contains(&llc.min_ways) {
+            return Err(format!(
+                "an LLC of {} ways with masks of at least {} ways is impossible",
+                llc.ways, llc.min_ways
+            ));
+        }
+        if llc.clos_count == 0 || llc.bytes == 0 {
+            return Err("an LLC without classes or without bytes is impossible".to_owned());
+        }
+        llc.inclusive_ways.map_or(Ok(()), |mask| fits(mask, llc.ways))?;
     }
-    if llc.clos_count == 0 || llc.bytes == 0 {
-        return Err("an LLC without classes or without bytes is impossible".to_owned());
-    }
-    for mask in [llc.inclusive_ways, inventory.dca_ways_default].into_iter().flatten() {
-        fits(mask, llc.ways)?;
-    }
+    inventory.dca_ways_default.map_or(Ok(()), |mask| fits(mask, most_ways(inventory)))?;
     let devices = inventory.devices.iter().map(|device| device.id.index());
     let ports = inventory.ports.iter().map(|port| port.id.index());
     if !devices.eq(0..inventory.devices.len()) || !ports.eq(0..inventory.ports.len()) {
@@ -113,7 +111,7 @@ fn tenants(groups: &[Workload], inventory: &Inventory) -> Result<(), String> {
         if let Some(device) = group.devices.iter().find(|id| id.index() >= inventory.devices.len()) {
             return Err(format!("{} has {device}, which does not exist", group.id));
         }
-        group.mask.map_or(Ok(()), |mask| fits(mask, inventory.llc.ways))?;
+        group.mask.map_or(Ok(()), |mask| fits(mask, most_ways(inventory)))?;
     }
     Ok(())
 }
@@ -157,7 +155,7 @@ fn progress(estimate: &Estimate) -> Result<(), String> {
 
 fn knobs(knobs: &KnobValues, inventory: &Inventory) -> Result<(), String> {
     let mut masks = knobs.values().filter_map(|setting| setting.ways());
-    masks.try_for_each(|mask| fits(mask, inventory.llc.ways))?;
+    masks.try_for_each(|mask| fits(mask, most_ways(inventory)))?;
     plan(knobs, inventory)
 }
 
@@ -192,6 +190,11 @@ fn worst(worst: &Worst) -> Result<(), String> {
 
 fn port(id: PortId, inventory: &Inventory) -> Result<(), String> {
     if id.index() < inventory.ports.len() { Ok(()) } else { Err(format!("{id} does not exist")) }
+}
+
+/// The most ways that a mask may name: those of the LLC where they are known.
+fn most_ways(inventory: &Inventory) -> u32 {
+    inventory.llc.map_or(WayMask::MOST, |llc| llc.ways)
 }
 
 fn fits(mask: WayMask, ways: u32) -> Result<(), String> {

@@ -460,8 +460,14 @@ fn bombs_and_liars_are_turned_away() {
     };
     assert_eq!(other(|header| header.version = 3), "it has version 3; versions 1 to 2 can be read");
     assert_eq!(other(|header| header.format = "diary".to_owned()), "it is not a waykeeper-recording");
-    assert!(other(|header| Arc::make_mut(&mut header.inventory).llc.ways = 200).contains("200 ways"));
-    assert!(other(|header| Arc::make_mut(&mut header.inventory).llc.ways = 4).contains("does not fit"));
+    assert!(
+        other(|header| Arc::make_mut(&mut header.inventory).llc.as_mut().unwrap().ways = 200)
+            .contains("200 ways")
+    );
+    assert!(
+        other(|header| Arc::make_mut(&mut header.inventory).llc.as_mut().unwrap().ways = 4)
+            .contains("does not fit")
+    );
 }
 
 use std::io::Read;

@@ -159,7 +159,7 @@ fn inventory() -> Inventory {
     Inventory {
         platform: Platform { chip: "gold-6140".to_owned(), host: "Linux 6.12".to_owned() },
         cores: (0..18).map(CoreId).collect(),
-        llc: LlcGeometry::plain(11, 25_952_256, 16),
+        llc: Some(LlcGeometry::plain(11, 25_952_256, 16)),
         dca_ways_default: Some(WayMask::from_bits(0x600)),
         dca_ways_switch: Support::Yes,
         devices: vec![device(0, "nic0", DeviceKind::Network), device(1, "ssd0", DeviceKind::Storage)],

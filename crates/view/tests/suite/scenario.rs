@@ -43,7 +43,7 @@ fn a_picture_has_what_the_counters_say_and_nothing_else() {
     let mut viewer = Viewer::new(&mut source);
     let picture = viewer.until("counters", |picture| picture.step == 6);
     assert_eq!((picture.source.kind, picture.policy.as_str()), (SourceKind::Scenario, "default"));
-    assert_eq!((picture.llc.ways, picture.llc.dca_ways), (11, Some(WayMask::from_bits(0x600))));
+    assert_eq!((picture.way_columns(), picture.dca_ways()), (11, Some(WayMask::from_bits(0x600))));
     // 6 steps of 50 ms.
     assert!((picture.time_s - 0.3).abs() < 1e-9, "{}", picture.time_s);
     let names: Vec<&str> = picture.tenants.iter().map(|tenant| tenant.name.as_str()).collect();
@@ -83,7 +83,7 @@ fn a_knob_turned_by_hand_is_set_read_back_and_returned() {
     source.turn(Turn::DcaWays { mask: WayMask::from_bits(0x700) }).unwrap();
     let mut viewer = Viewer::new(&mut source);
     let turned = viewer.until("the knobs", |picture| {
-        picture.llc.dca_ways == Some(WayMask::from_bits(0x700)) && picture.devices[0].dca == Some(false)
+        picture.dca_ways() == Some(WayMask::from_bits(0x700)) && picture.devices[0].dca == Some(false)
     });
     assert_eq!((turned.policy.as_str(), turned.tenants[2].mask), ("fixed", Some(WayMask::from_bits(0x3))));
     assert!(turned.knobs_turned >= 3, "{}", turned.knobs_turned);
@@ -96,7 +96,7 @@ fn a_knob_turned_by_hand_is_set_read_back_and_returned() {
         picture.policy == "default" && picture.devices[0].dca == Some(true)
     });
     assert_eq!(back.tenants[2].mask, Some(WayMask::full(11)));
-    assert_eq!(back.llc.dca_ways, back.llc.dca_ways_default);
+    assert_eq!(back.dca_ways(), back.llc.unwrap().dca_ways_default);
     assert!(back.decisions.iter().any(|event| event.action == "policy-replaced"), "{:?}", back.decisions);
 }
 

@@ -41,7 +41,7 @@ pub fn tenant(
         ("kind", does.to_owned()),
         ("cores", cores),
         ("devices", list(&tenant.devices)),
-        ("mask", format!("{mask} {}", strip(tenant.mask, picture.llc.ways, '█'))),
+        ("mask", format!("{mask} {}", strip(tenant.mask, picture.way_columns(), '█'))),
         ("shares its class with", list(&tenant.grouped_with)),
         ("LLC hit ratio", percent(tenant.llc_hit_ratio)),
         ("LLC references/s", thousands(tenant.llc_references_per_s)),
@@ -84,13 +84,13 @@ pub fn device(
     let switch = if device.dca_switch { "can be switched" } else { "cannot be switched" };
     let tenants =
         if device.tenants.is_empty() { "-".to_owned() } else { printable(&device.tenants.join(", ")) };
-    let ways = picture.llc.dca_ways.map_or_else(|| "-".to_owned(), |mask| mask.to_string());
+    let ways = picture.dca_ways().map_or_else(|| "-".to_owned(), |mask| mask.to_string());
     let facts = [
         ("root port", printable(&device.address)),
         ("kind", kind(device.kind).to_owned()),
         ("used by", tenants),
         ("DCA", format!("{dca}, {switch}")),
-        ("DCA ways", format!("{ways} {}", strip(picture.llc.dca_ways, picture.llc.ways, '█'))),
+        ("DCA ways", format!("{ways} {}", strip(picture.dca_ways(), picture.way_columns(), '█'))),
         ("RX ring", device.rx_ring.map_or_else(|| "-".to_owned(), |ring| ring.to_string())),
         ("write B/s", thousands(device.inbound_bytes_per_s)),
         ("read B/s", thousands(device.outbound_bytes_per_s)),

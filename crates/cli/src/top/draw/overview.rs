@@ -11,7 +11,7 @@ use ratatui::style::Style;
 use waykeeper_host::Priority;
 use waykeeper_service::printable;
 use waykeeper_service::protocol::LoggedEvent;
-use waykeeper_view::{DevicePicture, Picture, Series, TenantPicture};
+use waykeeper_view::{DevicePicture, LlcPicture, Picture, Series, TenantPicture};
 
 /// Widths of the columns.
 struct Columns {
@@ -32,7 +32,7 @@ impl Columns {
     fn new(width: usize, picture: &Picture) -> Columns {
         let longest = picture.tenants.iter().map(|tenant| tenant.name.chars().count()).max().unwrap_or(0);
         let name = longest.clamp(8, if width < 100 { 14 } else { 24 });
-        let ways = picture.llc.ways as usize;
+        let ways = picture.way_columns() as usize;
         let fixed = 4 + name + 1 + ways + NUMBERS.iter().map(|(_, width)| width).sum::<usize>();
         let has_progress = fixed + PROGRESS <= width;
         let rest = width.saturating_sub(fixed + PROGRESS);
@@ -110,9 +110,13 @@ fn tenant_heading(canvas: &mut Canvas<'_>, y: u16, picture: &Picture, columns: &
     }
     canvas.text(canvas.area.x, y, &line, canvas.palette.heading());
     let x = canvas.area.x + 4 + columns.name as u16 + 1;
-    let (dca, inclusive) = (picture.llc.dca_ways, picture.llc.inclusive_ways);
+    let Some(llc) = &picture.llc else {
+        canvas.text(canvas.area.x + 1, y + 1, "the ways of the LLC are not known", canvas.palette.faint());
+        return;
+    };
+    let (dca, inclusive) = (llc.dca_ways, llc.inclusive_ways);
     let has = |mask: Option<waykeeper_units::WayMask>, way| mask.is_some_and(|mask| mask.contains(way));
-    let marks = (0..picture.llc.ways).rev().map(|way| match (has(dca, way), has(inclusive, way)) {
+    let marks = (0..llc.ways).rev().map(|way| match (has(dca, way), has(inclusive, way)) {
         (true, true) => 'B',
         (true, false) => 'D',
         (false, true) => 'I',
@@ -126,13 +130,12 @@ fn tenant_heading(canvas: &mut Canvas<'_>, y: u16, picture: &Picture, columns: &
         "D ways of devices, I inclusive, B both; highest way left",
         canvas.palette.faint(),
     );
-    canvas.text(canvas.area.x + 1, y + 1, &scene_ways(picture), canvas.palette.faint());
+    canvas.text(canvas.area.x + 1, y + 1, &way_size(llc), canvas.palette.faint());
 }
 
 /// How many bytes a way has.
-fn scene_ways(picture: &Picture) -> String {
-    let ways = picture.llc.ways.max(1);
-    format!("{ways} x {}", bytes(Some(picture.llc.bytes as f64 / f64::from(ways))))
+fn way_size(llc: &LlcPicture) -> String {
+    format!("{} x {}", llc.ways, bytes(Some(llc.bytes as f64 / f64::from(llc.ways))))
 }
 
 fn tenant_row(canvas: &mut Canvas<'_>, y: u16, tenant: &TenantPicture, columns: &Columns, scene: Scene<'_>) {
@@ -194,7 +197,7 @@ fn device_row(
     let mut x = canvas.text(canvas.area.x, y, "   ", palette.faint());
     x = canvas.text(x, y, &fitted(&printable(&device.name), columns.name + 1), colour);
     // Devices without DCA fill no way.
-    let mask = picture.llc.dca_ways.filter(|_| device.dca != Some(false));
+    let mask = picture.dca_ways().filter(|_| device.dca != Some(false));
     x = canvas.text(x + 1, y, &strip(mask, columns.ways as u32, device.letter), colour);
     let dca = match device.dca {
         Some(true) => "on",

@@ -89,7 +89,7 @@ pub fn draw(canvas: &mut Canvas<'_>, body: Rect, picture: &Picture, question: &Q
 }
 
 fn mask_lines(mask: WayMask, before: WayMask, picture: &Picture) -> Vec<(String, bool)> {
-    let ways = picture.llc.ways;
+    let ways = picture.way_columns();
     let line = |name: &str, mask: WayMask| format!("{name} {mask}  {}", strip(Some(mask), ways, '█'));
     vec![(line("now", before), false), (line("new", mask), true)]
 }

@@ -40,14 +40,14 @@ fn header() -> Header {
     let inventory = Inventory {
         platform: Platform { chip: "gold-6140".to_owned(), host: "virtual server".to_owned() },
         cores: (0..18).map(CoreId).collect(),
-        llc: LlcGeometry {
+        llc: Some(LlcGeometry {
             ways: 11,
             min_ways: 1,
             bytes: 25_952_256,
             clos_count: 16,
             sparse_masks: false,
             inclusive_ways: Some(WayMask::from_bits(0x3)),
-        },
+        }),
         dca_ways_default: Some(WayMask::from_bits(0x600)),
         dca_ways_switch: Support::Yes,
         devices: vec![device(0, "nic0", DeviceKind::Network), device(1, "raid0", DeviceKind::Storage)],

@@ -75,7 +75,7 @@ pub fn fake() -> FakeHost {
         inventory: Inventory {
             platform: Platform { chip: "fake".to_owned(), host: "test".to_owned() },
             cores: (0..4).map(CoreId).collect(),
-            llc,
+            llc: Some(llc),
             dca_ways_default: Some(WayMask::from_bits(0x600)),
             dca_ways_switch: Support::Yes,
             devices: Vec::new(),

@@ -183,7 +183,7 @@ fn another_tools_groups_take_the_last_classes() {
     // Groups that other programs remove are made again.
     let options = LinuxHostOptions { correct: true, ..machine.options() };
     let mut host = LinuxHost::open(options).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(host.inventory().llc.clos_count, 3);
+    assert_eq!(host.inventory().known_llc().clos_count, 3);
     // Another program removes fio's group and takes its class.
     std::fs::remove_dir(machine.root().path("/sys/fs/resctrl/waykeeper-fio")).expect("removed");
     let last = machine.make_foreign_group("last");

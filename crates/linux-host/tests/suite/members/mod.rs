@@ -360,13 +360,13 @@ fn faults_of_arrivals_and_departures_are_reported_and_made_good() {
     assert_eq!(host.set_tenants(vec![a.clone()]).arrived.len(), 1);
     assert!(host.groupings()[0].in_default, "{:?}", host.groupings());
     assert!(host.complaints().iter().any(|reported| reported.contains("making the group: No space left")));
-    assert_eq!(host.inventory().llc.clos_count, 1);
+    assert_eq!(host.inventory().known_llc().clos_count, 1);
     machine.faults.lift();
     // It is retried after some changes.
     for core in 0..20 {
         host.set_tenants(vec![tenant("x", &(core % 10).to_string())]);
     }
-    assert_eq!(host.inventory().llc.clos_count, 8);
+    assert_eq!(host.inventory().known_llc().clos_count, 8);
     // EIO: the tenant is refused, nothing of it is left, and the next try adds it.
     host.set_tenants(vec![]);
     for (path, operation) in [

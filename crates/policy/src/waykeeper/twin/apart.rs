@@ -18,15 +18,15 @@ const NIC_MISSES: f64 = 0.05;
 /// of the DCA ways. `None` without HPWs or LPWs, or where the ways are too few.
 pub(super) fn apart(best: &Plan, found: &Plan, server: &Server) -> Option<Plan> {
     let Server { inventory, groups, .. } = server;
-    let ways = inventory.llc.ways;
+    let ways = inventory.known_llc().ways;
     let has = |priority| groups.iter().any(|group| group.priority == priority);
-    let low = (ways / LOW_PART).max(inventory.llc.min_ways);
+    let low = (ways / LOW_PART).max(inventory.known_llc().min_ways);
     let dca_ways = found.dca_ways().or(inventory.dca_ways_default);
     let dca = dca_ways.map_or(0, |dca| {
         // Ways that only devices and HPWs on them use, if they are the highest.
         if dca.highest() == Some(ways - 1) { dca.count() } else { 0 }
     });
-    if !has(Priority::High) || !has(Priority::Low) || low + dca + inventory.llc.min_ways > ways {
+    if !has(Priority::High) || !has(Priority::Low) || low + dca + inventory.known_llc().min_ways > ways {
         return None;
     }
     let mut plan = best.clone();

@@ -16,7 +16,7 @@ pub(super) fn found(
     inventory: &Inventory,
     limits: &LayoutLimits,
 ) -> Plan {
-    let full = WayMask::full(inventory.llc.ways);
+    let full = WayMask::full(inventory.known_llc().ways);
     let masks = groups.iter().map(|group| (group.id, seen.knobs.mask(group.id).unwrap_or(full)));
     let mut plan = Plan::of_masks(masks);
     let ways = seen.knobs.dca_ways().or(inventory.dca_ways_default);

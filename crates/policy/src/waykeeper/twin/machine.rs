@@ -301,7 +301,7 @@ impl TwinMachine {
     /// The layout as found with all ways for all workloads.
     fn open(&self) -> Plan {
         let mut open = self.best.clone();
-        let full = WayMask::full(self.server.inventory.llc.ways);
+        let full = WayMask::full(self.server.inventory.known_llc().ways);
         self.server.groups.iter().for_each(|group| open.insert(Knob::Mask(group.id), full));
         open
     }
@@ -542,7 +542,7 @@ impl TwinMachine {
         self.memory.clear();
         self.forecast = Forecast::default();
         self.was_opened = false;
-        let full = WayMask::full(self.server.inventory.llc.ways);
+        let full = WayMask::full(self.server.inventory.known_llc().ways);
         let alive = |plan: &mut Plan| {
             plan.retain(|knob, _| knob.workload().is_none_or(|id| groups.iter().any(|g| g.id == id)));
             for group in groups {

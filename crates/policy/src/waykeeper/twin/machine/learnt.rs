@@ -66,7 +66,7 @@ impl TwinMachine {
 
     /// Whether a layout names the knobs that this machine sets, with values that they may have.
     fn can_set(&self, layout: &Plan) -> bool {
-        let full = WayMask::full(self.server.inventory.llc.ways);
+        let full = WayMask::full(self.server.inventory.known_llc().ways);
         let has_mask = |id| layout.mask(id).is_some_and(|mask| mask.and(full) == mask && !mask.is_empty());
         let mut ports = layout.dca_by_port().map(|(port, _)| port);
         self.server.groups.iter().all(|group| has_mask(group.id))
