@@ -21,7 +21,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import make_test
@@ -32,9 +32,6 @@ OUT = run_tests.ROOT / "target/flaky"
 
 BUSY = 2
 """Busy loops, as many as the cores of the machine on which the tests are to be green."""
-
-JOBS = 2 * run_tests.JOBS
-"""Test programs at a time: twice those of `make test`, so that they disturb each other too and the loops get no half of the cores."""
 
 FAILED_PYTHON = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 """A line of pytest's short summary (`-rfE`)."""
@@ -80,7 +77,7 @@ class Rounds:
 def rust_round(programs: list[run_tests.Program], missing: set[str]) -> tuple[list[str], str]:
     """The failed tests of one run of all programs, and its output."""
     lines: list[str] = []
-    summary = run_tests.run_all(run_tests.Queue.of(programs), JOBS, missing, lines.append)
+    summary = run_tests.run_all(run_tests.Queue.of(programs), run_tests.JOBS, missing, lines.append)
     return summary.failed, "\n".join(lines)
 
 
@@ -91,6 +88,24 @@ def python_round() -> tuple[list[str], str]:
                           stderr=subprocess.STDOUT, text=True)  # fmt: skip
     failed = FAILED_PYTHON.findall(done.stdout)
     return failed or (["python/tests itself"] if done.returncode else []), done.stdout
+
+
+Half = Callable[[], tuple[list[str], str]]
+"""A part of a round: the tests that failed, and the output."""
+
+
+def rounds_of(halves: list[Half], count: int) -> Iterator[tuple[tuple[list[str], str], ...]]:
+    """The halves of so many rounds, a round when all of it have ended.
+
+    The halves run beside each other, as `make test` runs them. One that has ended begins its next round at once: until the other
+    has ended the loops would have its share of the cores.
+    """
+    lanes = [concurrent.futures.ThreadPoolExecutor(1) for _ in halves]
+    try:
+        yield from zip(*(lane.map(lambda _, half=half: half(), range(count)) for lane, half in zip(lanes, halves)))
+    finally:
+        for lane in lanes:
+            lane.shutdown(cancel_futures=True)
 
 
 def table(failures: Counter[str], rounds: int) -> str:
@@ -123,20 +138,21 @@ def main() -> int:
             make_test.pack_wheel(built.products.extension)
             make_test.install_wheel()
         with tools.folder_in_memory(), load():
-            while len(rounds.found) < arguments.rounds:
-                began = time.monotonic()
-                # Beside each other, as `make test` runs them.
-                with concurrent.futures.ThreadPoolExecutor() as pool:
-                    halves = [] if arguments.only == "python" else [pool.submit(rust_round, built.programs, missing)]
-                    halves += [] if arguments.only == "rust" else [pool.submit(python_round)]
-                failed = [name for half in halves for name in half.result()[0]]
+            halves: list[Half] = [] if arguments.only == "python" else [lambda: rust_round(built.programs, missing)]
+            halves += [] if arguments.only == "rust" else [python_round]
+            began = time.monotonic()
+            for found in rounds_of(halves, arguments.rounds - len(rounds.found)):
+                failed = [name for names, _ in found for name in names]
                 rounds.add(failed)
                 done = len(rounds.found)
                 if failed:
-                    output = "\n".join(half.result()[1] for half in halves)
+                    output = "\n".join(text for _, text in found)
                     (OUT / f"round-{done}.txt").write_text(output, encoding="utf-8")
                 word = "ok" if not failed else f"FAILED: {', '.join(failed)}"
-                print(f"round {done:2} of {arguments.rounds}  {time.monotonic() - began:6.0f} s  {word}", flush=True)
+                seconds = time.monotonic() - began
+                print(
+                    f"round {done:2} of {arguments.rounds}, {seconds:6.0f} s after the first began  {word}", flush=True
+                )
     except make_test.Failed as error:
         print(f"flaky: FAILED: {error}")
         return 1

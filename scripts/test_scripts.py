@@ -7,6 +7,7 @@ import os
 import pty
 import subprocess
 import tempfile
+import threading
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -259,6 +260,25 @@ class Flaky(unittest.TestCase):
         self.assertEqual(lines, ["  2 of 3  tests/a.py::b[1]", "  1 of 3  tests/c.py::d",
                                  "flaky: 2 tests failed at least once"])  # fmt: skip
         self.assertEqual(flaky.table(collections.Counter(), 20), "flaky: 20 of 20 rounds green")
+
+    def test_a_half_does_not_wait_for_the_other_and_a_round_has_both(self):
+        order: list[str] = []
+        second = threading.Event()
+
+        def fast() -> tuple[list[str], str]:
+            order.append("fast")
+            if order.count("fast") == 2:
+                second.set()
+            return [], "fast"
+
+        def slow() -> tuple[list[str], str]:
+            # The first round of this half lasts until the second of the other has begun.
+            self.assertTrue(second.wait(60))
+            return ["failed"], "slow"
+
+        found = list(flaky.rounds_of([fast, slow], 2))
+        self.assertEqual(found, [(([], "fast"), (["failed"], "slow"))] * 2)
+        self.assertEqual(list(flaky.rounds_of([fast], 1)), [(([], "fast"),)])
 
     def test_rounds_of_a_commit_are_kept_and_those_of_a_changed_tree_are_not(self) -> None:
         with tempfile.TemporaryDirectory() as folder, mock.patch.object(run_tests, "ROOT", Path(folder)), \
