@@ -105,10 +105,7 @@ const WAIT: Duration = Duration::from_secs(5);
 
 impl Drop for ResctrlLock {
     fn drop(&mut self) {
-        if let Some(file) = self.file.as_ref().filter(|_| self.state == LockState::Taken) {
-            // As for a `Lock`.
-            let _ = file.lock(FlockOperation::Unlock);
-        }
+        self.leave();
     }
 }
 
@@ -146,17 +143,30 @@ impl ResctrlLock {
         Ok(())
     }
 
-    /// Tries once if we do not have it and an attempt is due: one call of the kernel.
+    /// Tries once if we do not have it and an attempt is due: one call of the kernel, two where resctrl was mounted since.
     pub fn retry(&mut self) {
-        let Some(file) = self.file.as_ref().filter(|_| self.state != LockState::Taken) else { return };
         let now = self.system.now();
-        if now < self.again {
+        if self.state == LockState::Taken || now < self.again {
             return;
         }
-        if file.lock(FlockOperation::NonBlockingLockExclusive).is_ok() {
+        if self.file.is_none() {
+            self.file = self.system.open(&self.path, OFlags::RDONLY, Mode::empty()).ok();
+        }
+        let lock = |file: &dyn OpenFile| file.lock(FlockOperation::NonBlockingLockExclusive).is_ok();
+        if self.file.as_deref().is_some_and(lock) {
             self.state = LockState::Taken;
         }
         (self.again, self.pause) = (now + self.pause, (2 * self.pause).min(PAUSES.1));
+    }
+
+    /// Releases a resctrl that was unmounted: what is open keeps it alive, and while it lives none can be mounted. The next
+    /// attempt is for the one that is mounted then.
+    pub fn leave(&mut self) {
+        if let Some(file) = self.file.take().filter(|_| self.state == LockState::Taken) {
+            // As for a `Lock`.
+            let _ = file.lock(FlockOperation::Unlock);
+        }
+        (self.state, self.again, self.pause) = (LockState::Void, Duration::ZERO, PAUSES.0);
     }
 
     /// Checks that these groups, of which no journal proves that we made them, are not those of another manager. Waits
@@ -248,7 +258,7 @@ fn take(system: &dyn System, path: &Path) -> Result<Box<dyn OpenFile>, JournalEr
 
 #[cfg(test)]
 mod tests {
-    use super::super::Journal;
+    use super::super::{Journal, Original};
     use super::*;
     use std::fs;
 
@@ -282,6 +292,26 @@ mod tests {
         drop(usual);
         fs::remove_file(common).unwrap();
         drop(Journal::open(&path("one"), &root).unwrap());
+    }
+
+    /// The managers of two containers share resctrl, and nothing else.
+    #[test]
+    fn a_resctrl_that_was_unmounted_is_left_and_the_next_one_is_locked() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::at(folder.path().join("host"));
+        let info = root.path(INFO);
+        fs::create_dir_all(&info).unwrap();
+        let mut journal = Journal::open(&folder.path().join("one"), &root).unwrap();
+        assert!(is_managed(&root));
+        fs::remove_dir(&info).unwrap();
+        journal.leave_resctrl();
+        fs::create_dir(&info).unwrap();
+        assert!(!is_managed(&root), "nothing is held open");
+        let planned = Original::Planned { group: Group::control("own").unwrap() };
+        journal.record(std::slice::from_ref(&planned)).unwrap();
+        assert!(is_managed(&root));
+        drop(journal);
+        assert!(!is_managed(&root));
     }
 
     #[test]

@@ -152,6 +152,11 @@ impl Journal {
         self.resctrl_lock.check_alone(groups)
     }
 
+    /// Releases the lock of a resctrl that another program unmounted. A later write takes that of the one mounted then.
+    pub fn leave_resctrl(&mut self) {
+        self.resctrl_lock.leave();
+    }
+
     /// What is wrong with it, a line each; empty if it is whole.
     pub fn damage(&self) -> &[JournalDamage] {
         &self.damage

@@ -233,7 +233,7 @@ impl Allocation {
         self.external.present.extend(gone);
         let has_gone = self.external.present.iter().any(is_gone);
         if has_gone && !had_gone {
-            problems.extend(self.follow_mount(true).err().map(|error| error.to_string()));
+            problems.extend(self.follow_mount(true, Some(journal)).err().map(|error| error.to_string()));
         }
         let mount = self.mount_change(has_gone);
         self.external.present.extend(mount);
@@ -258,7 +258,13 @@ impl Allocation {
         }
         match is_mounted {
             true => self.external.seldom.retain(|own| *own != ExternalChange::Unmounted),
-            false => self.external.seldom = vec![ExternalChange::Unmounted],
+            false => {
+                self.external.seldom = vec![ExternalChange::Unmounted];
+                // Files that are open keep an unmounted resctrl alive (umount -l), and there is one at a time: the next
+                // mount would be refused as busy (linux:fs/resctrl/rdtgroup.c, rdt_get_tree).
+                self.held.clear();
+                journal.leave_resctrl();
+            }
         }
         self.external.samples = self.external.samples.wrapping_add(1);
         let reported = self.external_changes().filter(|own| !matches!(own, ExternalChange::GroupGone { .. }));

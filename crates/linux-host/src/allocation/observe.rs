@@ -9,8 +9,13 @@ use waykeeper_kernel::resctrl::{Group, ResctrlError};
 
 impl Allocation {
     /// Masks and occupancies now, and external changes since the last step. They are added to `problems`.
-    pub fn read(&mut self, journal: Option<&mut Journal>, problems: &mut Vec<String>) -> AllocationReadings {
-        if let Err(error) = self.follow_mount(journal.is_none() || self.is_thorough()) {
+    pub fn read(
+        &mut self,
+        mut journal: Option<&mut Journal>,
+        problems: &mut Vec<String>,
+    ) -> AllocationReadings {
+        let is_suspect = journal.is_none() || self.is_thorough();
+        if let Err(error) = self.follow_mount(is_suspect, journal.as_deref_mut()) {
             problems.push(error.to_string());
         }
         let Some(journal) = journal else {

@@ -5,6 +5,7 @@
 
 use super::external::ExternalChange;
 use super::{Allocation, Chip, GroupsError, Held};
+use waykeeper_kernel::journal::Journal;
 use waykeeper_kernel::resctrl::{Group, Info, Resctrl, Resource, Schemata};
 use waykeeper_units::WayMask;
 
@@ -39,7 +40,11 @@ impl Allocation {
 
     /// Looks whether another program has mounted resctrl anew, and if so reads what it offers now. Without `is_suspect`
     /// it looks only if resctrl was not mounted in the sample before.
-    pub(super) fn follow_mount(&mut self, is_suspect: bool) -> Result<(), GroupsError> {
+    pub(super) fn follow_mount(
+        &mut self,
+        is_suspect: bool,
+        journal: Option<&mut Journal>,
+    ) -> Result<(), GroupsError> {
         let was_away = self.external.seldom.contains(&ExternalChange::Unmounted);
         if !self.chip.is_mounted || !(is_suspect || was_away) {
             return Ok(());
@@ -57,6 +62,8 @@ impl Allocation {
         self.begin_limit()?;
         self.mount.options.1 = Resctrl::made_with(&self.root).ok().flatten();
         self.mount.is_new = true;
+        // The lock is on a directory of the mount before.
+        journal.into_iter().for_each(Journal::leave_resctrl);
         Ok(())
     }
 
