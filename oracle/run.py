@@ -37,11 +37,12 @@ STEPS = [
     inside.Step("ops", "./resctrl_ops /sys/fs/resctrl ops.txt"),
     inside.Step("suite", "./resctrl_suite /sys/fs/resctrl"),
     inside.Step("suite-cdp", "./resctrl_suite /sys/fs/resctrl", mounted="cdp"),
+    inside.Step("daemon", "/bin/busybox sh daemon.sh"),
     inside.Step("doctor", "./waykeeper doctor --json"),
     inside.Step("doctor-unmounted", "./waykeeper doctor --json", mounted=None),
 ]
 
-MAY_SKIP = {"suite": {"code and data have ways of their own"}, "suite-cdp": set()}
+MAY_SKIP = {"suite": {"code and data have ways of their own"}}
 """Cases that may be skipped, by step: without the option `cdp` there are no L3CODE and L3DATA."""
 
 
@@ -114,7 +115,7 @@ def judge(one: Guest, root: Path, address: int, initrd: Path, transcripts: Path,
             verdict.fail(f"{step.name}: did not finish; see target/oracle/logs/{one.name}.output")
         elif step.name == "ops":
             judge_operations(verdict, transcripts / f"{one.name}.txt", outcome)
-        elif step.name.startswith("suite"):
+        elif step.name.startswith("suite") or step.name == "daemon":
             judge_suite(verdict, step.name, outcome)
         else:
             judge_doctor(verdict, one, step.name, outcome, bless)
@@ -145,7 +146,7 @@ def judge_suite(verdict: Verdict, step: str, outcome: inside.Outcome) -> None:
     for text in failed:
         verdict.fail(f"{step}: {text}")
     for text in (text for word, text in cases if word == "skipped"):
-        if text.split(":")[0] not in MAY_SKIP[step]:
+        if text.split(":")[0] not in MAY_SKIP.get(step, set()):
             verdict.fail(f"{step}: skipped although this guest has the required features: {text}")
     end = re.search(r"^(\d+) passed, (\d+) failed$", outcome.output, re.MULTILINE)
     if not passed or not end or (int(end[1]), int(end[2])) != (passed, len(failed)):
@@ -173,6 +174,7 @@ def prepare(transcripts: Path) -> tuple[dict[str, Path], bytes, dict[str, bytes]
     say(f"programs built in {time.monotonic() - began:.0f} s")
     files = dict(cargo.programs)
     files["ops.txt"] = (transcripts / "ops.txt").read_bytes()
+    files |= {name: (REPOSITORY / "oracle" / name).read_bytes() for name in ("daemon.sh", "daemon.toml")}
     return roots, busybox, files, cargo.libraries
 
 
