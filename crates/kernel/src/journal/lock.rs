@@ -144,19 +144,20 @@ impl ResctrlLock {
     }
 
     /// Tries once if we do not have it and an attempt is due: one call of the kernel, two where resctrl was mounted since.
-    pub fn retry(&mut self) {
+    ///
+    /// # Errors
+    /// [`JournalError::Held`] if a process that may write there has it now; the next attempt is due at once.
+    pub fn retry(&mut self) -> Result<(), JournalError> {
         let now = self.system.now();
         if self.state == LockState::Taken || now < self.again {
-            return;
+            return Ok(());
         }
         if self.file.is_none() {
             self.file = self.system.open(&self.path, OFlags::RDONLY, Mode::empty()).ok();
         }
-        let lock = |file: &dyn OpenFile| file.lock(FlockOperation::NonBlockingLockExclusive).is_ok();
-        if self.file.as_deref().is_some_and(lock) {
-            self.state = LockState::Taken;
-        }
+        self.look(Duration::ZERO)?;
         (self.again, self.pause) = (now + self.pause, (2 * self.pause).min(PAUSES.1));
+        Ok(())
     }
 
     /// Releases a resctrl that was unmounted: what is open keeps it alive, and while it lives none can be mounted. The next
@@ -310,6 +311,16 @@ mod tests {
         let planned = Original::Planned { group: Group::control("own").unwrap() };
         journal.record(std::slice::from_ref(&planned)).unwrap();
         assert!(is_managed(&root));
+        // Another manager was faster at the one that is mounted then.
+        journal.leave_resctrl();
+        let other = fs::File::open(&info).unwrap();
+        rustix::fs::flock(&other, FlockOperation::LockExclusive).unwrap();
+        let late = Original::Planned { group: Group::control("late").unwrap() };
+        let mut record = || journal.record(std::slice::from_ref(&late));
+        assert!(matches!(record(), Err(JournalError::Held { .. })), "nothing is set beside it");
+        assert!(matches!(record(), Err(JournalError::Held { .. })), "nor at the next attempt");
+        drop(other);
+        record().unwrap();
         drop(journal);
         assert!(!is_managed(&root));
     }

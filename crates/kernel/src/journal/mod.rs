@@ -152,9 +152,18 @@ impl Journal {
         self.resctrl_lock.check_alone(groups)
     }
 
-    /// Releases the lock of a resctrl that another program unmounted. A later write takes that of the one mounted then.
+    /// Releases the lock of a resctrl that another program unmounted. The next record takes that of the one mounted then.
     pub fn leave_resctrl(&mut self) {
         self.resctrl_lock.leave();
+    }
+
+    /// Takes the lock of a resctrl that was mounted anew.
+    ///
+    /// # Errors
+    /// [`JournalError::Held`] if another manager has it.
+    pub fn enter_resctrl(&mut self) -> Result<(), JournalError> {
+        self.resctrl_lock.leave();
+        self.resctrl_lock.retry()
     }
 
     /// What is wrong with it, a line each; empty if it is whole.
@@ -202,7 +211,8 @@ impl Journal {
     /// recorded keeps the older value, which is the original. (A kept knob is recorded anew.)
     ///
     /// # Errors
-    /// They could not be written and synced; then no knob may be set.
+    /// They could not be written and synced, or another manager has the resctrl that was mounted since the start; then no
+    /// knob may be set.
     pub fn record(&mut self, originals: &[Original]) -> Result<(), JournalError> {
         if self.is_stale() {
             return Err(JournalError::Stale { path: self.path.clone() });
@@ -212,6 +222,9 @@ impl Journal {
             if !self.knobs.originals.iter().chain(&new).any(|other| other.is_same_knob(original)) {
                 new.push(original.clone());
             }
+        }
+        if !new.is_empty() {
+            self.resctrl_lock.retry()?;
         }
         self.append(new.iter().cloned().map(Entry::Original))?;
         self.knobs.originals.append(&mut new);
@@ -316,7 +329,6 @@ impl Journal {
         if entries.peek().is_none() {
             return Ok(());
         }
-        self.resctrl_lock.retry();
         if let Some(damage) = self.damage.first() {
             return Err(JournalError::Damaged { path: self.path.clone(), damage: damage.clone() });
         }

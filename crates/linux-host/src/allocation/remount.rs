@@ -53,6 +53,7 @@ impl Allocation {
         if !is_new || self.resctrl.check_mounted().is_err() {
             return Ok(());
         }
+        journal.map_or(Ok(()), Journal::enter_resctrl)?;
         let info = self.resctrl.info()?;
         if !self.only_observes() {
             self.hold_default()?;
@@ -62,8 +63,6 @@ impl Allocation {
         self.begin_limit()?;
         self.mount.options.1 = Resctrl::made_with(&self.root).ok().flatten();
         self.mount.is_new = true;
-        // The lock is on a directory of the mount before.
-        journal.into_iter().for_each(Journal::leave_resctrl);
         Ok(())
     }
 
