@@ -27,7 +27,7 @@ case_of() {
 	fi
 }
 
-has_mask() { $bb grep -q 'L3:0*0=0*3\b' $mount/waykeeper-*/schemata && [ "$($bb cat $mount/waykeeper-*/cpus_list)" = 0 ]; }
+has_mask() { $bb grep -q '=0*3\b' $mount/waykeeper-*/schemata && [ "$($bb cat $mount/waykeeper-*/cpus_list)" = 3 ]; }
 has_no_group() { ! $bb ls -d $mount/waykeeper-* >/dev/null; }
 
 ./waykeeper daemon --config daemon.toml --observe >/tmp/log 2>&1 &
@@ -41,6 +41,9 @@ case_of 'it ends with status 0'
 daemon=$!
 comes has_mask
 case_of 'the daemon sets the mask of a tenant'
+echo 0 >/sys/devices/system/cpu/cpu3/online && $bb sleep 3 && echo 1 >/sys/devices/system/cpu/cpu3/online
+comes has_mask && ! $bb grep -q 'changed to' /tmp/log
+case_of 'its CPU goes off and on, and with it the L3 where it has no other CPU: no program is blamed'
 # The daemon's open files refuse any other unmount.
 $bb umount -l $mount && comes $bb mount -t resctrl resctrl $mount
 case_of 'resctrl can be mounted again after a lazy unmount'
