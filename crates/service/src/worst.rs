@@ -107,7 +107,10 @@ fn polluter(published: &Published, victims: &[&Workload], into: &str) -> Result<
     if victims.is_empty() {
         return Err("there is no HPW".to_owned());
     }
-    let seen = published.seen.as_ref().ok_or("cannot tell: no counter could be read")?;
+    let seen = published.seen.as_ref().ok_or(match published.step {
+        0 => "the first interval has not ended",
+        _ => "cannot tell: no counter could be read",
+    })?;
     let mut all = Vec::new();
     for group in &published.groups {
         let others = ways_of(seen, victims.iter().filter(|victim| victim.id != group.id))?;
@@ -311,7 +314,8 @@ mod tests {
             worst.no_polluter.unwrap()
         };
         let seen = |change: fn(&mut Interval)| why(&|step| change(step.seen.as_mut().unwrap()));
-        assert_eq!(why(&|step| step.seen = None), "cannot tell: no counter could be read");
+        assert_eq!(why(&|step| (step.seen, step.step) = (None, 1)), "cannot tell: no counter could be read");
+        assert_eq!(why(&|step| (step.seen, step.step) = (None, 0)), "the first interval has not ended");
         let text = seen(|seen| seen.groups.retain(|id, _| *id != WorkloadId(1)));
         assert_eq!(text, "cannot tell: LLC misses of lbm cannot be read");
         let text = seen(|seen| seen.ports.clear());

@@ -369,6 +369,34 @@ fn what_is_intact_in_a_damaged_journal_is_restored_and_the_rest_is_named() {
     assert!(out.contains("nothing to restore"), "{out}");
 }
 
+/// Its socket and its lock are in root's folders.
+#[test]
+fn doctor_tells_another_user_that_the_daemon_is_roots() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    assert!(rustix::process::geteuid().is_root(), "not run: needs root: another user is tried");
+    let tree = PlainTree::skylake();
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("waykeeper");
+    let program = assert_cmd::cargo::cargo_bin("waykeeper");
+    // As in demo's test: no child of another thread inherits a file open for writing.
+    assert!(Command::new("cp").arg(program).arg(&copy).status().unwrap().success());
+    for path in [folder.path(), tree.root()] {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    let shown = |user: u32| {
+        let done = Command::new(&copy).args(["doctor", "--root", &root(&tree)]).uid(user).gid(user).output();
+        text(&done.unwrap().stdout)
+    };
+    assert!(shown(0).contains("  it can manage this host\n"), "{}", shown(0));
+    let other = shown(1234);
+    for part in
+        ["it can manage this host as root\n", "the daemon can observe this host (--observe) as root\n"]
+    {
+        assert!(other.contains(part), "{other}");
+    }
+}
+
 /// A daemon that ends with the test.
 struct Observer(Child);
 

@@ -24,28 +24,29 @@ pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
 /// Whether a daemon would start here, and whether it would to observe only: its own answers. `watched`: the checks of the
 /// counters, of which an observing daemon shows those that it need not program.
 pub(super) fn daemon(facts: &Facts<'_>, watched: &[Check]) -> Vec<Check> {
-    let starts = |name, access, can| {
+    // What the host allows does not depend on who asks, but the daemon's socket and lock are root's.
+    let as_root = if facts.root.system().user() == 0 { "" } else { " as root" };
+    let starts = |name, access, can: &str| {
         let options = LinuxHostOptions::new(facts.root.clone(), Vec::new(), journal::usual_path(facts.root));
         let needs_cat = access == HostAccess::Manage;
         match LinuxHost::check(&LinuxHostOptions { access, needs_cat, ..options }) {
-            Ok(()) => check(name, CheckState::Ok, can),
+            Ok(()) => check(name, CheckState::Ok, format!("{can}{as_root}")),
             Err(why) => check(name, CheckState::Missing, why),
         }
     };
     let observe = starts("observe", HostAccess::Observe, "the daemon can observe this host (--observe)");
+    let started = format!("the daemon would start with --observe{as_root}");
     let observe = match watch::can_read(facts, watched) {
         _ if observe.state != CheckState::Ok => observe,
         Some(true) => observe,
-        Some(false) => check(
-            "observe",
-            CheckState::Degraded,
-            "the daemon would start with --observe, but finds no counter that it can read",
-        ),
-        None => check(
-            "observe",
-            CheckState::Unknown,
-            "the daemon would start with --observe; whether it finds a counter is not known",
-        ),
+        Some(false) => {
+            let value = format!("{started}, but finds no counter that it can read");
+            check("observe", CheckState::Degraded, value)
+        }
+        None => {
+            let value = format!("{started}; whether it finds a counter is not known");
+            check("observe", CheckState::Unknown, value)
+        }
     };
     vec![starts("daemon", HostAccess::Manage, "it can manage this host"), observe]
 }
