@@ -118,6 +118,9 @@ fn lockdown(facts: &Facts<'_>) -> Check {
 fn cpuid(facts: &Facts<'_>) -> Check {
     match &facts.cpu.cpuid {
         Ok(_) => check("cpuid", CheckState::Ok, "the cpuid device can be read"),
+        Err(error) if error.is_absent() && !facts.has_devices() => {
+            check("cpuid", CheckState::Unknown, NO_DEVICES)
+        }
         Err(error) if error.is_absent() => {
             let used = if facts.cpu.cpuinfo.is_ok() { "; proc/cpuinfo is used" } else { "" };
             check("cpuid", CheckState::Missing, format!("no cpuid device{used}")).remedy("modprobe cpuid")
@@ -140,7 +143,13 @@ fn msr_helps(facts: &Facts<'_>) -> bool {
 /// Why the msr module is not asked for.
 const NO_USE: &str = "no msr driver; nothing here needs it";
 
+/// Why nothing is known of the drivers of registers.
+const NO_DEVICES: &str = "there is no dev";
+
 fn msr(facts: &Facts<'_>) -> Check {
+    if matches!(facts.msr, Err(MsrError::NoModule { .. })) && !facts.has_devices() {
+        return check("msr", CheckState::Unknown, NO_DEVICES);
+    }
     if matches!(facts.msr, Err(MsrError::NoModule { .. })) && !msr_helps(facts) {
         return check("msr", CheckState::Info, NO_USE);
     }
@@ -160,6 +169,7 @@ fn msr_writes(facts: &Facts<'_>) -> Check {
         Ok(None) if facts.msr.is_ok() => {
             check(CheckState::Info, "the msr driver has no parameter allow_writes: writes are allowed")
         }
+        Ok(None) if !facts.has_devices() => check(CheckState::Unknown, NO_DEVICES),
         Ok(None) if !msr_helps(facts) => check(CheckState::Info, NO_USE),
         Ok(None) => check(CheckState::Missing, "no msr driver").remedy("modprobe msr"),
         Err(why) => check(CheckState::Unknown, why),

@@ -104,6 +104,11 @@ impl<'a> Facts<'a> {
         self.root.exists("sys/bus")
     }
 
+    /// Whether the tree has device files. Without them what is not there is not known.
+    pub fn has_devices(&self) -> bool {
+        self.root.exists("dev")
+    }
+
     /// Whether the tree has procfs. Without it what is not there is not known.
     pub fn has_procfs(&self) -> bool {
         self.root.exists("proc/sys/kernel")

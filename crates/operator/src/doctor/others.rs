@@ -26,7 +26,10 @@ fn pqos(facts: &Facts<'_>) -> Check {
     let Some(path) = PQOS_LOCKS.iter().map(|path| facts.root.path(path)).find(|path| path.exists()) else {
         return check(name, CheckState::Ok, "pqos is not running");
     };
-    match held_by(facts.root, &path) {
+    let Ok(Some(locks)) = file::text(facts.root, "proc/locks") else {
+        return check(name, CheckState::Unknown, "pqos ran here; whether it does now, proc/locks would tell");
+    };
+    match held_by(facts.root, &locks, &path) {
         Some(pid) => check(name, CheckState::Degraded, format!("pqos (pid {pid}) holds {}", path.display()))
             .remedy("let it finish or end it: libpqos and Waykeeper must not turn the same knobs"),
         None => check(name, CheckState::Ok, "pqos ran here and has ended"),
@@ -34,9 +37,8 @@ fn pqos(facts: &Facts<'_>) -> Check {
 }
 
 /// The process that holds a lock of any kind on a file.
-fn held_by(root: &Root, path: &Path) -> Option<u32> {
-    let Ok(Some(locks)) = file::text(root, "proc/locks") else { return None };
-    holder_in(&locks, &root.system().metadata(path).ok()?, &["POSIX", "FLOCK", "OFDLCK"])
+fn held_by(root: &Root, locks: &str, path: &Path) -> Option<u32> {
+    holder_in(locks, &root.system().metadata(path).ok()?, &["POSIX", "FLOCK", "OFDLCK"])
 }
 
 /// Whether counter controls of the first CPU are enabled. Those of the kernel itself (NMI watchdog, perf) count too:
