@@ -15,7 +15,10 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicU8, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use std::time::{Duration, Instant};
 use waykeeper_calibration::{LayoutAnswer, LayoutQuestion};
 use waykeeper_control::Predictor;
@@ -69,14 +72,15 @@ struct Slots {
 }
 
 impl Slots {
+    /// After what belongs to the state.
     fn set(&self, state: TwinState) {
-        self.state.store(state as u8, Relaxed);
+        self.state.store(state as u8, Release);
     }
 
     fn status(&self) -> TwinStatus {
         let asked_ns = self.asked_ns.load(Relaxed);
         TwinStatus {
-            state: TwinState::ALL[usize::from(self.state.load(Relaxed)) % TwinState::ALL.len()],
+            state: TwinState::ALL[usize::from(self.state.load(Acquire)) % TwinState::ALL.len()],
             asked: (asked_ns > 0).then(|| Duration::from_nanos(asked_ns)),
             cpu: Duration::from_nanos(self.cpu_ns.load(Relaxed)),
             answers: self.answers.load(Relaxed),
@@ -216,11 +220,12 @@ impl<F: Fn(&LayoutQuestion) -> LayoutAnswer> TwinThread<F> {
         Ok(answer)
     }
 
+    /// The answer comes last: who has it sees the state that it belongs to.
     fn publish(&self, number: u64, answer: LayoutAnswer) {
-        self.slots.answer.store(Some(Arc::new(Answered { number, answer })));
         self.slots.answers.fetch_add(1, Relaxed);
         self.slots.failure.store(None);
         self.slots.set(TwinState::Idle);
+        self.slots.answer.store(Some(Arc::new(Answered { number, answer })));
     }
 
     fn fail(&self, why: String) {
