@@ -39,7 +39,7 @@ pub(super) fn inventory(facts: &Facts, l3: Option<&CacheInfo>, classes: u32, kno
     Inventory {
         platform: Platform { chip: facts.chip.clone(), host: facts.host.clone() },
         cores: facts.cpus.cores().to_vec(),
-        llc: l3.zip(facts.l3.as_ref()).map(|(l3, shown)| llc(facts, l3, shown.bytes, classes)),
+        llc: llc(facts, l3, classes),
         dca_ways_default: dca,
         dca_ways_switch: knobs.support(Knob::DcaWays),
         devices: (0..=u8::MAX).zip(&facts.devices).map(device).collect(),
@@ -47,18 +47,19 @@ pub(super) fn inventory(facts: &Facts, l3: Option<&CacheInfo>, classes: u32, kno
     }
 }
 
-/// The managed L3 as the seam has it, with this number of classes for masks.
-fn llc(facts: &Facts, l3: &CacheInfo, bytes: u64, classes: u32) -> LlcGeometry {
+/// The managed L3 as the seam has it, with this number of classes for masks; `None` where its ways are not known.
+fn llc(facts: &Facts, l3: Option<&CacheInfo>, classes: u32) -> Option<LlcGeometry> {
+    let (l3, shown) = l3.zip(facts.l3.as_ref())?;
     let ways = l3.cbm_mask;
     let inclusive = facts.generation.and_then(|table| table.resctrl.inclusive_ways);
-    LlcGeometry {
+    Some(LlcGeometry {
         ways: ways.count(),
         min_ways: l3.min_cbm_bits.max(1),
-        bytes,
+        bytes: shown.bytes,
         clos_count: classes,
         sparse_masks: l3.sparse_masks == Some(true),
         inclusive_ways: inclusive.filter(|mask| mask.minus(ways).is_empty()),
-    }
+    })
 }
 
 /// Turns a tenant into the seam's group.
@@ -93,10 +94,8 @@ pub(super) fn group(
         devices.push(DeviceId(index));
     }
     let parse = |text: &String| {
-        let mask = match l3 {
-            Some(l3) => WayMask::parse(text, l3.cbm_mask.count()).and_then(|mask| {
-                mask.check_on(l3.cbm_mask.count(), l3.min_cbm_bits.max(1), l3.sparse_masks == Some(true))
-            }),
+        let mask = match llc(facts, l3, 1) {
+            Some(llc) => WayMask::parse(text, llc.ways).and_then(|mask| llc.check(mask)),
             None => WayMask::parse(text, WayMask::MOST),
         };
         mask.map_err(|why| why.to_string())

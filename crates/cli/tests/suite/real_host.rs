@@ -397,16 +397,6 @@ fn doctor_tells_another_user_that_the_daemon_is_roots() {
     }
 }
 
-/// A daemon that ends with the test.
-struct Observer(Child);
-
-impl Drop for Observer {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// As some virtual machines are: without an L3 that the kernel shows, and without resctrl.
 #[test]
 fn a_host_whose_llc_is_not_known_is_observed_and_no_view_invents_ways() {
@@ -425,7 +415,7 @@ fn a_host_whose_llc_is_not_known_is_observed_and_no_view_invents_ways() {
         .stderr(Stdio::null())
         .stdout(Stdio::null())
         .spawn();
-    let _daemon = Observer(daemon.unwrap());
+    let _daemon = Holder(daemon.unwrap());
     let status = || waykeeper().args(["status", "--socket", &socket]).output().unwrap();
     wait_for("a step", || text(&status().stdout).contains("in state Watching"));
     let said = text(&status().stdout);
