@@ -16,11 +16,11 @@ use std::sync::{Mutex, Once, RwLock};
 use waykeeper_testbed::is_long;
 
 /// Inputs of a target besides its seeds, and how many times as many there are in the long form (`make test-long`).
-const INPUTS: u32 = 500;
-const LONG: u32 = 10;
+const INPUTS: u32 = 300;
+const LONG: u32 = 20;
 
 /// Inputs of a target that waits for time or takes milliseconds for an input.
-const FEWER_INPUTS: u32 = 250;
+const FEWER_INPUTS: u32 = 150;
 
 /// Longest input that is made, in bytes, as in `fuzz/run.py`.
 const MOST_BYTES: usize = 16 << 10;

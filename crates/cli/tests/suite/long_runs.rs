@@ -26,7 +26,7 @@ fn endless() -> (tempfile::TempDir, PathBuf) {
 
 /// `tiny` with runs long enough to be interrupted between two of them.
 fn slow() -> (tempfile::TempDir, PathBuf) {
-    folder_with("duration_s = 2\n", "duration_s = 10\n")
+    folder_with("duration_s = 2\n", "duration_s = 6\n")
 }
 
 /// The program, with a cache of its own.

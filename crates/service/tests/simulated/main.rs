@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use waykeeper_testbed::is_long;
 
 /// Seeds of a run without a request, and of one in the long form (`make test-long`).
-const SEEDS: u64 = 90;
+const SEEDS: u64 = 60;
 const SEEDS_LONG: u64 = 10_000;
 
 /// Seeds that are enough for everything to happen once.

@@ -2,13 +2,13 @@
 //! stays in the journal, and the next try restores everything.
 
 use crate::faults::machine::machine;
-use crate::faults::strike::{Case, Rotation, Verdicts};
+use crate::faults::strike::{Case, Rotation, Verdicts, every};
 use crate::faults::turning::plan;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_host::Host;
 use waykeeper_linux_host::LinuxHost;
-use waykeeper_testbed::{HostState, MS, MountedHost, is_long};
+use waykeeper_testbed::{HostState, MS, MountedHost};
 use waykeeper_vhost::faults::{Calls, FaultRule, FileFault, Operation};
 
 /// A host on which every knob is changed.
@@ -42,11 +42,6 @@ fn next(machine: &MountedHost, case: &Case, turn: usize, verdicts: &mut Verdicts
 
 fn left(machine: &MountedHost, before: &HostState) -> &'static str {
     if machine.state() == *before { "" } else { "not all is as it was" }
-}
-
-/// Which of the cases are tried: each takes a host that is opened and turned first.
-fn every() -> usize {
-    if is_long() { 1 } else { 2 }
 }
 
 #[test]

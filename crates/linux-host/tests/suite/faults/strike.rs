@@ -106,6 +106,11 @@ impl Rotation {
     }
 }
 
+/// Which of the cases are tried where each takes a host that is opened first.
+pub fn every() -> usize {
+    if is_long() { 1 } else { 2 }
+}
+
 /// The kind of a path: files with the same kind replace each other.
 fn kind(machine: &MountedHost, path: &str) -> String {
     let mut kind = Vec::new();

@@ -1,7 +1,7 @@
 //! Faults while knobs are set: each knob's outcome agrees with the machine's state.
 
 use crate::faults::machine::machine;
-use crate::faults::strike::{Case, Rotation, Verdicts};
+use crate::faults::strike::{Case, Rotation, Verdicts, every};
 use std::collections::BTreeSet;
 use waykeeper_host::{Applied, Host, Knob, KnobOutcome, KnobValues, Plan};
 use waykeeper_linux_host::LinuxHost;
@@ -87,7 +87,7 @@ fn turned(machine: &MountedHost, masks: [u32; 4], verdicts: &mut Verdicts) {
     let mut rotation = Rotation::default();
     let again: Vec<Case> = (0..2).flat_map(|_| rotation.cases(machine, &steady)).collect();
     let steady = again.into_iter().map(|case| (case, false));
-    let first = rotation.cases(machine, &first).into_iter().map(|case| (case, true));
+    let first = rotation.cases(machine, &first).into_iter().step_by(every()).map(|case| (case, true));
     for (case, fresh) in steady.chain(first) {
         let case = &case;
         if fresh {
