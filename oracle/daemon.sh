@@ -32,7 +32,8 @@ has_no_group() { ! $bb ls -d $mount/waykeeper-* >/dev/null; }
 
 ./waykeeper daemon --config daemon.toml --observe >/tmp/log 2>&1 &
 daemon=$!
-comes $bb grep -q 'daemon started' /tmp/log && $bb sleep 1 && $bb umount $mount
+# It has files open only while it reads them, which may be at the time of one unmount.
+comes $bb grep -q 'tenant own appeared' /tmp/log && comes $bb umount $mount
 case_of 'resctrl can be unmounted while a daemon observes'
 kill -TERM $daemon && wait $daemon && $bb mount -t resctrl resctrl $mount
 case_of 'it ends with status 0'
