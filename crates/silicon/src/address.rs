@@ -4,7 +4,7 @@
 //! state. A line is simulated if and only if its MLC index is in the sample, which takes MLC sets and the
 //! LLC sets behind them together (microarchitecture.md 9).
 
-use crate::line::{Line, NO_TAG};
+use crate::line::{Line, LineTag};
 use crate::rules::SliceHash;
 use crate::simd::prefetch;
 use crate::spec::ChipSpec;
@@ -158,6 +158,8 @@ pub struct AddressMap {
     sampled: Vec<u32>,
     mlc_set_bits: u32,
     slices: u32,
+    /// Handles of the chip's layout, from tag, set and slice.
+    pack: fn(u32, u32, u32) -> Line,
     hash: SliceHash,
     /// Free 2-MiB pages, in random order.
     huge_pages: Vec<u32>,
@@ -204,8 +206,8 @@ impl AddressMap {
         let mut choice = Xoshiro256PlusPlus::seed_from_u64(sample_seed ^ 0x5a5a_0000);
         let sampled = (0..kept as u32).map(|range| range * width + below(&mut choice, width.into()) as u32);
         let mlc_set_bits = sets.trailing_zeros();
-        // Tags are 16 bits with one value reserved: only whole huge pages below that limit.
-        let total_lines = u64::from(NO_TAG) << mlc_set_bits;
+        let total_lines = spec.memory_lines();
+        // Only whole huge pages.
         let pages = (total_lines / u64::from(HUGE_LINES)) as u32;
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0xadd2_e550);
         let mut huge_pages: Vec<u32> = (0..pages).collect();
@@ -215,6 +217,7 @@ impl AddressMap {
             sampled: sampled.collect(),
             mlc_set_bits,
             slices: spec.llc.slices,
+            pack: if spec.has_wide_tags() { u32::pack } else { u16::pack },
             hash,
             huge_pages,
             frames: Vec::new(),
@@ -347,7 +350,7 @@ impl AddressMap {
                 if address >= until {
                     break;
                 }
-                region.lines.push(Line::pack(tag as u16, dense, self.slice_of(address)));
+                region.lines.push((self.pack)(tag, dense, self.slice_of(address)));
                 region.offsets.push(region.total + (address - first));
             }
             from = until;

@@ -123,7 +123,13 @@ mod tests {
 
     #[test]
     fn latency_grows_with_load_as_the_formula_says() {
-        let spec = DramSpec { channels: 2, channel_gb_per_s: 16.0, load_slope: 0.12, max_utilisation: 0.95 };
+        let spec = DramSpec {
+            channels: 2,
+            capacity_gib: None,
+            channel_gb_per_s: 16.0,
+            load_slope: 0.12,
+            max_utilisation: 0.95,
+        };
         let mut dram = Dram::new(spec, None);
         // 16 GB/s is 0.25 lines/ns: 125 lines in 1000 ns are u = 0.5 on channel 0.
         for _ in 0..2000 {
@@ -154,7 +160,13 @@ mod tests {
     fn idle_channels_of_any_number_have_a_mean_factor_of_one() {
         // The table of six channels has eight entries.
         for channels in [1, 2, 6, 8] {
-            let spec = DramSpec { channels, channel_gb_per_s: 16.0, load_slope: 0.12, max_utilisation: 0.95 };
+            let spec = DramSpec {
+                channels,
+                capacity_gib: None,
+                channel_gb_per_s: 16.0,
+                load_slope: 0.12,
+                max_utilisation: 0.95,
+            };
             let mut dram = Dram::new(spec, Some(100.0));
             dram.tick(1000.0, 1.0);
             assert_eq!(dram.factor_ns(), 1000.0, "{channels} channels");
@@ -163,7 +175,13 @@ mod tests {
 
     #[test]
     fn a_backlog_grows_by_what_the_channel_cannot_move_and_is_worked_off() {
-        let spec = DramSpec { channels: 2, channel_gb_per_s: 16.0, load_slope: 0.12, max_utilisation: 0.75 };
+        let spec = DramSpec {
+            channels: 2,
+            capacity_gib: None,
+            channel_gb_per_s: 16.0,
+            load_slope: 0.12,
+            max_utilisation: 0.75,
+        };
         let mut dram = Dram::new(spec, Some(100.0));
         let tick = |dram: &mut Dram, lines: u32| {
             (0..lines).for_each(|_| dram.moved(0));

@@ -2,9 +2,9 @@
 //!
 //! Knows owners (groups of cores, and devices) and counts; must not know the rules that choose victims.
 
-use crate::MAX_DEVICES;
 use crate::shared::DEVICE_OWNER;
 use crate::table::Table;
+use crate::{MAX_CORES, MAX_DEVICES};
 use serde::{Deserialize, Serialize};
 
 /// The evictor or the owner of an evicted line.
@@ -85,8 +85,8 @@ const KINDS: usize = 2 * REASONS;
 /// Owners that a new table has room for: all devices and as many groups.
 const FIRST_OWNERS: usize = 2 * MAX_DEVICES;
 
-/// Agent number of the first device; lower numbers are cores, of which a chip has at most 64.
-const FIRST_DEVICE: usize = 64;
+/// Agent number of the first device; lower numbers are cores.
+const FIRST_DEVICE: usize = MAX_CORES;
 
 /// The counts: one per evictor, owner, reason and whether the line was unread.
 #[derive(Clone, Debug)]

@@ -91,10 +91,11 @@ impl Default for Gather {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::line::LineTag;
     use proptest::prelude::*;
 
     fn line(tag: u16) -> Line {
-        Line::pack(tag, 1, 2)
+        u16::pack(tag.into(), 1, 2)
     }
 
     proptest! {

@@ -6,7 +6,7 @@
 //! rule is the one of microarchitecture.md 5 with demand fills at age 1.
 
 use crate::evictions::EvictionReason;
-use crate::line::{Line, NO_TAG, Places};
+use crate::line::{Line, LineTag, Places};
 use crate::mlc::{self, MlcVictim};
 use crate::rules::Replacement;
 use crate::shared::{Arrival, DEVICE_OWNER, DcaMode, Shared};
@@ -23,8 +23,8 @@ const SEVERAL: u8 = u8::MAX - 1;
 
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-struct Set {
-    ways: Ways<32>,
+struct Set<T> {
+    ways: Ways<T, 32>,
     /// Core whose MLC may hold the line (core-valid bits; a clean MLC eviction is silent, so it is a hint).
     holder: [u8; 32],
     /// Owner for eviction counts: the device until a core has used the line, then that core's group.
@@ -32,17 +32,17 @@ struct Set {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Inclusive {
-    sets: Vec<Set>,
+pub(crate) struct Inclusive<T> {
+    sets: Vec<Set<T>>,
     places: Places,
     core_masks: Vec<MaskLanes<32>>,
     dca_ways: Option<MaskLanes<32>>,
     recency: Vec<[u8; 32]>,
 }
 
-impl Inclusive {
-    pub(crate) fn new(spec: &ChipSpec, shared: &Shared) -> Inclusive {
-        let places = Places::new(shared.mlc_sets());
+impl<T: LineTag> Inclusive<T> {
+    pub(crate) fn new(spec: &ChipSpec, shared: &Shared<T>) -> Inclusive<T> {
+        let places = Places::new::<T>(shared.mlc_sets(), spec.llc.slices);
         let count = places.count((spec.llc.sets / spec.mlc.sets).ilog2());
         let lru = shared.rules.replacement == Replacement::Lru;
         Inclusive {
@@ -68,7 +68,7 @@ impl Inclusive {
 
     #[inline(always)]
     fn index(&self, line: Line) -> usize {
-        line.llc_place(self.places) & (self.sets.len() - 1)
+        T::llc_place(line, self.places) & (self.sets.len() - 1)
     }
 
     #[inline(always)]
@@ -77,16 +77,16 @@ impl Inclusive {
     }
 
     /// Allocates; the MLC copies of the victim are invalidated (inclusion).
-    fn allocate(&mut self, sh: &mut Shared, at: usize, line: Line, mask: &MaskLanes<32>, entry: Entry) {
+    fn allocate(&mut self, sh: &mut Shared<T>, at: usize, line: Line, mask: &MaskLanes<32>, entry: Entry) {
         let mut rule = Chooser { kind: sh.rules.replacement, rng: &mut sh.rng, recency: &mut self.recency };
         let set = &mut self.sets[at];
-        let gone = set.ways.insert(mask, (line.tag(), entry.state, entry.owner), &mut rule, at);
+        let gone = set.ways.insert(mask, (T::of(line), entry.state, entry.owner), &mut rule, at);
         sh.llc_filled(entry.owner);
-        let way = set.ways.find(line.tag()).expect("it was just inserted");
+        let way = set.ways.find(T::of(line)).expect("it was just inserted");
         let old_holder = std::mem::replace(&mut set.holder[way as usize], entry.holder);
         let old_user = std::mem::replace(&mut set.user[way as usize], entry.owner);
         if let Some(mut gone) = gone {
-            let victim = line.with_tag(gone.tag);
+            let victim = gone.tag.in_set_of(line);
             if back_invalidate_mlcs(sh, victim, old_holder) & mlc::DIRTY != 0 {
                 gone.state |= DIRTY;
             }
@@ -95,9 +95,9 @@ impl Inclusive {
     }
 
     #[inline(never)]
-    pub(crate) fn read_miss(&mut self, sh: &mut Shared, core: usize, line: Line, fill: Fill) -> Level {
+    pub(crate) fn read_miss(&mut self, sh: &mut Shared<T>, core: usize, line: Line, fill: Fill) -> Level {
         let at = self.index(line);
-        match self.sets[at].ways.find(line.tag()) {
+        match self.sets[at].ways.find(T::of(line)) {
             Some(way) => {
                 let holder = self.sets[at].holder[way as usize];
                 let state = self.sets[at].ways.state(way);
@@ -130,9 +130,9 @@ impl Inclusive {
     }
 
     #[inline(never)]
-    pub(crate) fn write_miss(&mut self, sh: &mut Shared, core: usize, line: Line, fill: Fill) -> Level {
+    pub(crate) fn write_miss(&mut self, sh: &mut Shared<T>, core: usize, line: Line, fill: Fill) -> Level {
         let at = self.index(line);
-        let level = match self.sets[at].ways.find(line.tag()) {
+        let level = match self.sets[at].ways.find(T::of(line)) {
             Some(way) => {
                 let holder = self.sets[at].holder[way as usize];
                 let foreign = holder != NO_HOLDER && usize::from(holder) != core;
@@ -156,20 +156,20 @@ impl Inclusive {
 
     /// A write that hit the own MLC on a line that other MLCs may hold too.
     #[inline(never)]
-    pub(crate) fn own_exclusively(&mut self, sh: &mut Shared, core: usize, line: Line) {
+    pub(crate) fn own_exclusively(&mut self, sh: &mut Shared<T>, core: usize, line: Line) {
         for other in (0..sh.cores()).filter(|other| *other != core) {
-            if let Some(way) = sh.mlc(other, line.set()).find(line.tag()) {
-                sh.mlc_invalidate(other, line.set(), way);
+            if let Some(way) = sh.mlc(other, T::set(line)).find(T::of(line)) {
+                sh.mlc_invalidate(other, T::set(line), way);
             }
         }
         let at = self.index(line);
-        if let Some(way) = self.sets[at].ways.find(line.tag()) {
+        if let Some(way) = self.sets[at].ways.find(T::of(line)) {
             self.sets[at].holder[way as usize] = core as u8;
         }
     }
 
     /// From memory into the core's CAT ways.
-    fn fetch(&mut self, sh: &mut Shared, core: usize, line: Line, at: usize) {
+    fn fetch(&mut self, sh: &mut Shared<T>, core: usize, line: Line, at: usize) {
         sh.memory_read(line);
         let mask = self.core_masks[core];
         let (owner, why) = (sh.group_of[core], EvictionReason::CoreFill);
@@ -177,22 +177,22 @@ impl Inclusive {
         self.allocate(sh, at, line, &mask, entry);
     }
 
-    fn promote(&mut self, sh: &mut Shared, at: usize, way: u32, state: u8) {
+    fn promote(&mut self, sh: &mut Shared<T>, at: usize, way: u32, state: u8) {
         self.sets[at].ways.set_state(way, state & !AGE | promoted(state & AGE));
         self.touched(sh, at, way);
     }
 
     /// LRU variant only: marks a use in place.
     #[inline(always)]
-    fn touched(&mut self, sh: &mut Shared, at: usize, way: u32) {
+    fn touched(&mut self, sh: &mut Shared<T>, at: usize, way: u32) {
         Chooser { kind: sh.rules.replacement, rng: &mut sh.rng, recency: &mut self.recency }.touched(at, way);
     }
 
     /// Fills the MLC; a dirty victim is written back into its LLC line, a clean one is dropped silently.
-    fn fill(&mut self, sh: &mut Shared, core: usize, line: Line, arrival: Arrival) {
+    fn fill(&mut self, sh: &mut Shared<T>, core: usize, line: Line, arrival: Arrival) {
         // Looked up only now: the LLC eviction before may have emptied a way of this set.
-        let mlc = sh.mlc_index(core, line.set());
-        let (way, victim) = sh.mlc_victim(mlc, line.set());
+        let mlc = sh.mlc_index(core, T::set(line));
+        let (way, victim) = sh.mlc_victim(mlc, T::set(line));
         if let Some(victim) = victim {
             sh.chip.mlc_evictions += 1;
             self.write_back(victim);
@@ -203,7 +203,7 @@ impl Inclusive {
     fn write_back(&mut self, victim: MlcVictim) {
         let at = self.index(victim.line);
         let set = &mut self.sets[at];
-        let way = set.ways.find(victim.line.tag());
+        let way = set.ways.find(T::of(victim.line));
         debug_assert!(way.is_some(), "an inclusive LLC holds every MLC line");
         if let Some(way) = way {
             if victim.flags & mlc::DIRTY != 0 {
@@ -217,9 +217,9 @@ impl Inclusive {
     }
 
     #[inline(never)]
-    pub(crate) fn dma_write(&mut self, sh: &mut Shared, device: usize, line: Line) -> bool {
+    pub(crate) fn dma_write(&mut self, sh: &mut Shared<T>, device: usize, line: Line) -> bool {
         let at = self.index(line);
-        let found = self.sets[at].ways.find(line.tag());
+        let found = self.sets[at].ways.find(T::of(line));
         if let Some(way) = found {
             let holder = std::mem::replace(&mut self.sets[at].holder[way as usize], NO_HOLDER);
             if holder != NO_HOLDER {
@@ -259,9 +259,9 @@ impl Inclusive {
     }
 
     #[inline(never)]
-    pub(crate) fn dma_read(&mut self, sh: &mut Shared, device: usize, line: Line) -> bool {
+    pub(crate) fn dma_read(&mut self, sh: &mut Shared<T>, device: usize, line: Line) -> bool {
         let at = self.index(line);
-        let found = self.sets[at].ways.find(line.tag());
+        let found = self.sets[at].ways.find(T::of(line));
         match found {
             Some(way) => {
                 // A dirty MLC copy is snooped; the LLC line becomes dirty, the MLC keeps a clean line.
@@ -286,8 +286,8 @@ impl Inclusive {
 
     pub(crate) fn residents(&self) -> impl Iterator<Item = crate::audit::Resident> + '_ {
         self.sets.iter().enumerate().flat_map(move |(at, set)| {
-            (0..32).filter(move |way| set.ways.tag(*way) != NO_TAG).map(move |way| {
-                let line = Line::at_llc_place(at, self.places, set.ways.tag(way));
+            (0..32).filter(move |way| set.ways.tag(*way) != T::NONE).map(move |way| {
+                let line = set.ways.tag(way).at_llc_place(at, self.places);
                 crate::audit::Resident::new(line, way, set.ways.state(way))
             })
         })
@@ -304,22 +304,22 @@ struct Entry {
 }
 
 /// Invalidates the MLC copies of a line that the LLC evicts. Returns their merged flags.
-fn back_invalidate_mlcs(sh: &mut Shared, line: Line, holder: u8) -> u8 {
+fn back_invalidate_mlcs<T: LineTag>(sh: &mut Shared<T>, line: Line, holder: u8) -> u8 {
     each_holder(sh, line, holder, |sh, core, way| {
         sh.evictions.count(sh.group_of[core], EvictionReason::BackInvalidation, false);
-        sh.mlc_invalidate(core, line.set(), way)
+        sh.mlc_invalidate(core, T::set(line), way)
     })
 }
 
 /// Invalidates the MLC copies of a line. Returns their merged flags.
-fn invalidate_mlcs(sh: &mut Shared, line: Line, holder: u8) -> u8 {
-    each_holder(sh, line, holder, |sh, core, way| sh.mlc_invalidate(core, line.set(), way))
+fn invalidate_mlcs<T: LineTag>(sh: &mut Shared<T>, line: Line, holder: u8) -> u8 {
+    each_holder(sh, line, holder, |sh, core, way| sh.mlc_invalidate(core, T::set(line), way))
 }
 
 /// Makes the MLC copies of a line clean. Returns the merged flags they had.
-fn clean_mlcs(sh: &mut Shared, line: Line, holder: u8) -> u8 {
+fn clean_mlcs<T: LineTag>(sh: &mut Shared<T>, line: Line, holder: u8) -> u8 {
     each_holder(sh, line, holder, |sh, core, way| {
-        let mlc = sh.mlc(core, line.set());
+        let mlc = sh.mlc(core, T::set(line));
         let flags = mlc.flags(way);
         mlc.clear_flags(way, mlc::DIRTY);
         mlc.mark(way, mlc::SHARED);
@@ -327,11 +327,11 @@ fn clean_mlcs(sh: &mut Shared, line: Line, holder: u8) -> u8 {
     })
 }
 
-fn each_holder(
-    sh: &mut Shared,
+fn each_holder<T: LineTag>(
+    sh: &mut Shared<T>,
     line: Line,
     holder: u8,
-    mut act: impl FnMut(&mut Shared, usize, u32) -> u8,
+    mut act: impl FnMut(&mut Shared<T>, usize, u32) -> u8,
 ) -> u8 {
     let cores = match holder {
         NO_HOLDER => return 0,
@@ -340,7 +340,7 @@ fn each_holder(
     };
     let mut flags = 0;
     for core in cores {
-        if let Some(way) = sh.mlc(core, line.set()).find(line.tag()) {
+        if let Some(way) = sh.mlc(core, T::set(line)).find(T::of(line)) {
             flags |= act(sh, core, way);
         }
     }

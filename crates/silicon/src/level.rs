@@ -12,7 +12,7 @@ const AHEAD: usize = 16;
 /// One set-associative cache of up to 16 ways with the LLC's replacement rule.
 #[derive(Debug)]
 pub struct OneLevel {
-    sets: Vec<Ways<16>>,
+    sets: Vec<Ways<u16, 16>>,
     /// 2^64 over the number of sets, rounded up, so that a multiplication divides.
     reciprocal: u64,
     mask: MaskLanes<16>,

@@ -26,6 +26,7 @@ mod ranges;
 mod rules;
 mod shared;
 mod simd;
+mod socket;
 mod spec;
 mod steering;
 mod table;
@@ -33,7 +34,7 @@ mod ways;
 
 pub use address::{AddressMap, FRAME_LINES, HUGE_LINES, Handed, Lent, OutOfMemory, Region, Sampling};
 pub use audit::{MlcResident, Resident};
-pub use chip::{Chip, Fill, Level, MAX_DEVICES};
+pub use chip::{Chip, Fill, Level, MAX_CORES, MAX_DEVICES};
 pub use counters::{ChipCounters, CoreCounters, DcaCounters, DeviceCounters, PrefetchCounters};
 pub use dca::{DcaRegisters, RegisterError};
 pub use dram::Dram;

@@ -3,8 +3,7 @@
 //! Knows tags, dirtiness and recency; knows nothing of the LLC. One set of up to 16 ways is one 64-byte
 //! line of the machine that runs the model.
 
-use crate::line::{Line, NO_TAG};
-use crate::simd::eq_u16;
+use crate::line::{Line, LineTag};
 
 /// Newer than memory and the LLC.
 pub(crate) const DIRTY: u8 = 0b001;
@@ -18,8 +17,8 @@ const SLICE_SHIFT: u32 = 3;
 /// One set. `order` holds way numbers as nibbles, nibble 0 the most recent; empty ways are last.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-pub(crate) struct MlcSet {
-    tags: [u16; 16],
+pub(crate) struct MlcSet<T> {
+    tags: [T; 16],
     meta: [u8; 16],
     order: u64,
     /// One bit per way for each kind of mark.
@@ -48,13 +47,13 @@ pub(crate) struct MlcVictim {
 
 const NIBBLES: u64 = 0x1111_1111_1111_1111;
 
-impl MlcSet {
-    pub(crate) const EMPTY: MlcSet =
-        MlcSet { tags: [NO_TAG; 16], meta: [0; 16], order: 0xfedc_ba98_7654_3210, marks: 0 };
+impl<T: LineTag> MlcSet<T> {
+    pub(crate) const EMPTY: MlcSet<T> =
+        MlcSet { tags: [T::NONE; 16], meta: [0; 16], order: 0xfedc_ba98_7654_3210, marks: 0 };
 
     #[inline(always)]
-    pub(crate) fn find(&self, tag: u16) -> Option<u32> {
-        let bits = eq_u16(&self.tags, tag);
+    pub(crate) fn find(&self, tag: T) -> Option<u32> {
+        let bits = T::equal(&self.tags, tag);
         if bits == 0 { None } else { Some(bits.trailing_zeros()) }
     }
 
@@ -124,11 +123,11 @@ impl MlcSet {
     pub(crate) fn occupant(&self, way: u32, set: usize) -> Option<MlcVictim> {
         let at = way as usize & 15;
         let tag = self.tags[at];
-        if tag == NO_TAG {
+        if tag == T::NONE {
             return None;
         }
         let meta = self.meta[at];
-        let line = Line::pack(tag, set as u32, u32::from(meta >> SLICE_SHIFT));
+        let line = tag.line(set as u32, meta >> SLICE_SHIFT);
         Some(MlcVictim { line, flags: meta & FLAGS, marks: self.marks(way) })
     }
 
@@ -137,8 +136,8 @@ impl MlcSet {
     pub(crate) fn fill(&mut self, way: u32, ways: u32, line: Line, flags: u8, marks: u64) {
         debug_assert_eq!(way, self.least_recent(ways));
         let at = way as usize & 15;
-        self.tags[at] = line.tag();
-        self.meta[at] = flags | (line.slice() as u8) << SLICE_SHIFT;
+        self.tags[at] = T::of(line);
+        self.meta[at] = flags | T::slice_beside(line) << SLICE_SHIFT;
         self.marks = self.marks & !(MARKS << at) | marks << at;
         // The last nibble in use moves to the front: no search for its position.
         self.order = if ways == 16 {
@@ -154,7 +153,7 @@ impl MlcSet {
     pub(crate) fn invalidate(&mut self, way: u32, ways: u32) -> u8 {
         let at = way as usize & 15;
         let flags = self.meta[at] & FLAGS;
-        self.tags[at] = NO_TAG;
+        self.tags[at] = T::NONE;
         self.marks &= !(MARKS << at);
         let shift = self.position(way) * 4;
         let below = (1u64 << shift) - 1;
@@ -167,8 +166,8 @@ impl MlcSet {
         flags
     }
 
-    pub(crate) fn tags(&self) -> impl Iterator<Item = (u32, u16)> + '_ {
-        self.tags.iter().enumerate().filter(|(_, tag)| **tag != NO_TAG).map(|(way, tag)| (way as u32, *tag))
+    pub(crate) fn tags(&self) -> impl Iterator<Item = (u32, T)> + '_ {
+        self.tags.iter().enumerate().filter(|(_, tag)| **tag != T::NONE).map(|(way, tag)| (way as u32, *tag))
     }
 }
 
@@ -179,7 +178,7 @@ mod tests {
 
     #[test]
     fn touch_moves_to_front_and_keeps_the_rest_in_order() {
-        let mut set = MlcSet::EMPTY;
+        let mut set = MlcSet::<u16>::EMPTY;
         set.touch(0xf);
         assert_eq!(set.order, 0xedcb_a987_6543_210f);
         set.touch(0x3);
@@ -195,7 +194,7 @@ mod tests {
             ways in prop_oneof![Just(8u32), Just(16)],
             steps in proptest::collection::vec((0u32..16, any::<bool>()), 1..200),
         ) {
-            let mut set = MlcSet::EMPTY;
+            let mut set = MlcSet::<u16>::EMPTY;
             let mut list: Vec<u32> = (0..ways).collect();
             for (way, touch) in steps {
                 let way = way % ways;
@@ -208,7 +207,7 @@ mod tests {
                     set.invalidate(way, ways);
                     list.push(way);
                     if way % 2 == 0 {
-                        set.fill(way, ways, Line::pack(5, 1, 2), 0, COPIED | SHARED);
+                        set.fill(way, ways, u16::pack(5, 1, 2), 0, COPIED | SHARED);
                         list.rotate_right(1);
                     }
                 }

@@ -10,7 +10,7 @@ mod view;
 
 use crate::directory::{Directory, Holder};
 use crate::evictions::EvictionReason;
-use crate::line::{Line, Places};
+use crate::line::{Line, LineTag, Places};
 use crate::mlc::{self, MlcVictim};
 use crate::rules::{InclusiveVictim, Migration, Replacement};
 use crate::shared::{Arrival, Shared};
@@ -24,9 +24,9 @@ use waykeeper_units::WayMask;
 /// A set's ways and its directory entries: two neighbouring lines of the machine that runs the model.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(128))]
-struct Set {
-    ways: Ways<16>,
-    directory: Directory,
+struct Set<T, const L: usize> {
+    ways: Ways<T, L>,
+    directory: Directory<T>,
 }
 
 /// Where an MLC will put the next line of a set.
@@ -42,19 +42,19 @@ struct Leaving {
 const FRESH: u8 = DIRTY | IO | UNCONSUMED;
 
 #[derive(Clone, Debug)]
-pub(crate) struct NonInclusive {
-    sets: Table<Set>,
+pub(crate) struct NonInclusive<T, const L: usize> {
+    sets: Table<Set<T, L>>,
     places: Places,
-    core_masks: Table<MaskLanes<16>>,
-    dca_ways: Option<MaskLanes<16>>,
-    inclusive: MaskLanes<16>,
+    core_masks: Table<MaskLanes<L>>,
+    dca_ways: Option<MaskLanes<L>>,
+    inclusive: MaskLanes<L>,
     directory_mask: u32,
     recency: Vec<[u8; 32]>,
 }
 
-impl NonInclusive {
-    pub(crate) fn new(spec: &ChipSpec, shared: &Shared) -> NonInclusive {
-        let places = Places::new(shared.mlc_sets());
+impl<T: LineTag, const L: usize> NonInclusive<T, L> {
+    pub(crate) fn new(spec: &ChipSpec, shared: &Shared<T>) -> NonInclusive<T, L> {
+        let places = Places::new::<T>(shared.mlc_sets(), spec.llc.slices);
         let count = places.count((spec.llc.sets / spec.mlc.sets).ilog2());
         let lru = shared.rules.replacement == Replacement::Lru;
         NonInclusive {
@@ -82,7 +82,7 @@ impl NonInclusive {
 
     #[inline(always)]
     fn index(&self, line: Line) -> usize {
-        self.sets.masked(line.llc_place(self.places))
+        self.sets.masked(T::llc_place(line, self.places))
     }
 
     #[inline(always)]
@@ -99,13 +99,13 @@ impl NonInclusive {
 
     /// Frees a way because its line moves elsewhere.
     #[inline(always)]
-    fn remove(&mut self, sh: &mut Shared, at: usize, way: u32) {
+    fn remove(&mut self, sh: &mut Shared<T>, at: usize, way: u32) {
         remove(sh, &mut self.sets[at].ways, way);
     }
 
     /// LRU variant only: notes a use in place.
     #[inline(always)]
-    fn touched(&mut self, sh: &mut Shared, at: usize, way: u32) {
+    fn touched(&mut self, sh: &mut Shared<T>, at: usize, way: u32) {
         Chooser { kind: sh.rules.replacement, rng: &mut sh.rng, recency: &mut self.recency }.touched(at, way);
     }
 
@@ -113,7 +113,7 @@ impl NonInclusive {
     #[inline(always)]
     pub(crate) fn read_miss(
         &mut self,
-        sh: &mut Shared,
+        sh: &mut Shared<T>,
         core: usize,
         index: usize,
         line: Line,
@@ -122,13 +122,15 @@ impl NonInclusive {
         let at = self.index(line);
         let leaving = self.leaving(sh, index, line);
         let set = &self.sets[at];
-        let (level, arrival) = match set.ways.find(line.tag()) {
+        let (level, arrival) = match set.ways.find(T::of(line)) {
             Some(found) => {
                 let payload = self.demand(sh, core, set.ways.state(found));
                 (Level::Llc, self.read_from_llc(sh, at, found, line, fill).also(payload))
             }
             // The MLC fills from another MLC (cache to cache) or from memory; both bypass the LLC.
-            None if set.directory.holds(line.tag()) => (Level::Peer, Arrival::new(0, fill).also(mlc::SHARED)),
+            None if set.directory.holds(T::of(line)) => {
+                (Level::Peer, Arrival::new(0, fill).also(mlc::SHARED))
+            }
             None => {
                 sh.memory_read(line);
                 (Level::Memory, Arrival::new(0, fill))
@@ -140,8 +142,8 @@ impl NonInclusive {
 
     /// What the next fill of an MLC set will evict. Prefetches the LLC set into which the victim will be inserted.
     #[inline(always)]
-    fn leaving(&self, sh: &mut Shared, index: usize, line: Line) -> Leaving {
-        let (way, victim) = sh.mlc_victim(index, line.set());
+    fn leaving(&self, sh: &mut Shared<T>, index: usize, line: Line) -> Leaving {
+        let (way, victim) = sh.mlc_victim(index, T::set(line));
         let victim = victim.map(|victim| (victim, self.index(victim.line)));
         if let Some((_, at)) = victim {
             self.prefetch_set(at);
@@ -151,7 +153,7 @@ impl NonInclusive {
 
     /// A core demands a line of this state from the LLC: counts payload and keeps its tag (IDIO s3.3, s3.4).
     #[inline(always)]
-    fn demand(&self, sh: &mut Shared, core: usize, state: u8) -> u64 {
+    fn demand(&self, sh: &mut Shared<T>, core: usize, state: u8) -> u64 {
         if state & PAYLOAD == 0 {
             return 0;
         }
@@ -161,7 +163,7 @@ impl NonInclusive {
 
     /// Core read, line in the LLC: three rows of the table.
     #[inline(never)]
-    fn read_from_llc(&mut self, sh: &mut Shared, at: usize, way: u32, line: Line, fill: Fill) -> Arrival {
+    fn read_from_llc(&mut self, sh: &mut Shared<T>, at: usize, way: u32, line: Line, fill: Fill) -> Arrival {
         let state = self.sets[at].ways.state(way);
         if state & COPY != 0 {
             // Another MLC holds it as well: the line stays, and the same cache still has the dirty data.
@@ -182,7 +184,7 @@ impl NonInclusive {
 
     /// Core read, LLC, not IO: the line moves from the LLC to the MLC and has proven reuse.
     #[inline(always)]
-    fn read_ordinary(&mut self, sh: &mut Shared, at: usize, way: u32, state: u8, fill: Fill) -> Arrival {
+    fn read_ordinary(&mut self, sh: &mut Shared<T>, at: usize, way: u32, state: u8, fill: Fill) -> Arrival {
         let reused = if sh.rules.reuse_flag { mlc::REUSED } else { 0 };
         if sh.rules.ordinary_hit_stays {
             self.promote(sh, at, way, state | COPY);
@@ -197,7 +199,7 @@ impl NonInclusive {
     #[inline(always)]
     fn migrate(
         &mut self,
-        sh: &mut Shared,
+        sh: &mut Shared<T>,
         at: usize,
         way: u32,
         line: Line,
@@ -228,7 +230,7 @@ impl NonInclusive {
 
     /// Hit promotion H11 of core reads in place.
     #[inline(always)]
-    fn promote(&mut self, sh: &mut Shared, at: usize, way: u32, state: u8) {
+    fn promote(&mut self, sh: &mut Shared<T>, at: usize, way: u32, state: u8) {
         self.sets[at].ways.set_state(way, state & !AGE | promoted(state & AGE));
         self.touched(sh, at, way);
     }
@@ -237,7 +239,7 @@ impl NonInclusive {
     #[inline(always)]
     pub(crate) fn write_miss(
         &mut self,
-        sh: &mut Shared,
+        sh: &mut Shared<T>,
         core: usize,
         index: usize,
         line: Line,
@@ -246,7 +248,7 @@ impl NonInclusive {
         let at = self.index(line);
         let leaving = self.leaving(sh, index, line);
         let (mut flags, mut payload) = (mlc::DIRTY, 0);
-        let level = match self.sets[at].ways.find(line.tag()) {
+        let level = match self.sets[at].ways.find(T::of(line)) {
             Some(found) => {
                 let state = self.sets[at].ways.state(found);
                 payload = self.demand(sh, core, state);
@@ -272,23 +274,23 @@ impl NonInclusive {
 
     /// A write that hit the own MLC where the LLC or another MLC may hold a copy: both copies are invalidated.
     #[inline(never)]
-    pub(crate) fn own_exclusively(&mut self, sh: &mut Shared, core: usize, line: Line, elsewhere: u64) {
+    pub(crate) fn own_exclusively(&mut self, sh: &mut Shared<T>, core: usize, line: Line, elsewhere: u64) {
         let at = self.index(line);
         if elsewhere & mlc::COPIED != 0
-            && let Some(way) = self.sets[at].ways.find(line.tag())
+            && let Some(way) = self.sets[at].ways.find(T::of(line))
         {
             self.remove(sh, at, way);
         }
         if elsewhere & mlc::SHARED != 0 {
             for other in 0..sh.cores() {
                 if other != core
-                    && let Some(way) = sh.mlc(other, line.set()).find(line.tag())
+                    && let Some(way) = sh.mlc(other, T::set(line)).find(T::of(line))
                 {
-                    sh.mlc_invalidate(other, line.set(), way);
+                    sh.mlc_invalidate(other, T::set(line), way);
                 }
             }
-            if let Some(way) = sh.mlc(core, line.set()).find(line.tag()) {
-                self.sets[at].directory.set_single(line.tag(), core, way);
+            if let Some(way) = sh.mlc(core, T::set(line)).find(T::of(line)) {
+                self.sets[at].directory.set_single(T::of(line), core, way);
             }
         }
     }
@@ -301,7 +303,7 @@ impl NonInclusive {
     #[inline(always)]
     fn fill(
         &mut self,
-        sh: &mut Shared,
+        sh: &mut Shared<T>,
         core: usize,
         index: usize,
         line: Line,
@@ -309,7 +311,7 @@ impl NonInclusive {
         Leaving { way, victim }: Leaving,
         arrival: Arrival,
     ) {
-        debug_assert_eq!(sh.mlc_victim(index, line.set()), (way, victim.map(|(victim, _)| victim)));
+        debug_assert_eq!(sh.mlc_victim(index, T::set(line)), (way, victim.map(|(victim, _)| victim)));
         if let Some((victim, victim_at)) = victim {
             sh.chip.mlc_evictions += 1;
             self.place_victim(sh, core, victim, victim_at, way, EvictionReason::MlcVictim);
@@ -325,19 +327,19 @@ impl NonInclusive {
     /// Enters a line into the directory; if that is full, first evicts a tracked line from its MLC into its owner's
     /// CAT ways.
     #[inline(always)]
-    fn track(&mut self, sh: &mut Shared, core: usize, line: Line, at: usize, way: u32) {
-        if !self.sets[at].directory.add(self.directory_mask, line.tag(), core, way) {
+    fn track(&mut self, sh: &mut Shared<T>, core: usize, line: Line, at: usize, way: u32) {
+        if !self.sets[at].directory.add(self.directory_mask, T::of(line), core, way) {
             self.make_directory_room(sh, at, line);
-            let added = self.sets[at].directory.add(self.directory_mask, line.tag(), core, way);
+            let added = self.sets[at].directory.add(self.directory_mask, T::of(line), core, way);
             debug_assert!(added, "an entry was just freed");
         }
     }
 
     #[cold]
-    fn make_directory_room(&mut self, sh: &mut Shared, at: usize, near: Line) {
+    fn make_directory_room(&mut self, sh: &mut Shared<T>, at: usize, near: Line) {
         let random = sh.random();
         let (tag, holder) = self.sets[at].directory.choose(self.directory_mask, random);
-        let line = near.with_tag(tag);
+        let line = tag.in_set_of(near);
         sh.chip.directory_evictions += 1;
         match holder {
             Holder::One { core, .. } => self.push_out(sh, at, line, core),
@@ -349,8 +351,8 @@ impl NonInclusive {
         }
     }
 
-    fn push_out(&mut self, sh: &mut Shared, at: usize, line: Line, core: usize) {
-        let way = sh.mlc(core, line.set()).find(line.tag());
+    fn push_out(&mut self, sh: &mut Shared<T>, at: usize, line: Line, core: usize) {
+        let way = sh.mlc(core, T::set(line)).find(T::of(line));
         if let Some(way) = way
             && let Some(victim) = sh.mlc_push_out(core, line)
         {
@@ -361,11 +363,11 @@ impl NonInclusive {
 
     /// A line that is now in several MLCs.
     #[cold]
-    fn share(&mut self, sh: &mut Shared, core: usize, line: Line, at: usize, way: u32) {
-        match self.sets[at].directory.holder(line.tag()) {
+    fn share(&mut self, sh: &mut Shared<T>, core: usize, line: Line, at: usize, way: u32) {
+        match self.sets[at].directory.holder(T::of(line)) {
             Some(Holder::One { core: first, way: first_way }) => {
-                sh.mlc(first, line.set()).mark(first_way, mlc::SHARED);
-                self.sets[at].directory.set_several(line.tag());
+                sh.mlc(first, T::set(line)).mark(first_way, mlc::SHARED);
+                self.sets[at].directory.set_several(T::of(line));
             }
             Some(Holder::Several) => {}
             // Only with `dma_write_invalidates_mlc = false` can a copy have no directory entry.
@@ -377,14 +379,14 @@ impl NonInclusive {
     #[inline(always)]
     fn place_victim(
         &mut self,
-        sh: &mut Shared,
+        sh: &mut Shared<T>,
         core: usize,
         victim: MlcVictim,
         at: usize,
         way: u32,
         why: EvictionReason,
     ) {
-        let tag = victim.line.tag();
+        let tag = T::of(victim.line);
         if !self.sets[at].directory.remove_single(tag, core, way) && self.leave_sharers(sh, core, victim, at)
         {
             return;
@@ -415,7 +417,7 @@ impl NonInclusive {
     /// The line of an MLC victim has a copy in the inclusive ways: the way is freed, and the copy's dirtiness returned;
     /// the line is never dropped (DMA bloat). `None` if by the rules the two merge there.
     #[inline(never)]
-    fn take_copy(&mut self, sh: &mut Shared, at: usize, copy: u32, dirt: u8) -> Option<u8> {
+    fn take_copy(&mut self, sh: &mut Shared<T>, at: usize, copy: u32, dirt: u8) -> Option<u8> {
         let ways = &mut self.sets[at].ways;
         let state = ways.state(copy);
         if sh.rules.inclusive_victim == InclusiveVictim::Stays || sh.rules.ordinary_hit_stays {
@@ -430,25 +432,25 @@ impl NonInclusive {
     /// One of several holders evicts the line: its copy is removed, its dirtiness moves to another holder. False if
     /// it was the last holder.
     #[cold]
-    fn leave_sharers(&mut self, sh: &mut Shared, core: usize, victim: MlcVictim, at: usize) -> bool {
+    fn leave_sharers(&mut self, sh: &mut Shared<T>, core: usize, victim: MlcVictim, at: usize) -> bool {
         let line = victim.line;
         let (mut heir, mut others) = (None, 0);
         for other in (0..sh.cores()).filter(|other| *other != core) {
-            if let Some(way) = sh.mlc_ref(other, line.set()).find(line.tag()) {
+            if let Some(way) = sh.mlc_ref(other, T::set(line)).find(T::of(line)) {
                 heir = heir.or(Some((other, way)));
                 others += 1;
             }
         }
         let Some((first, way)) = heir else {
-            self.sets[at].directory.remove(line.tag());
+            self.sets[at].directory.remove(T::of(line));
             return false;
         };
         if victim.flags & mlc::DIRTY != 0 {
-            sh.mlc(first, line.set()).add_flags(way, mlc::DIRTY);
+            sh.mlc(first, T::set(line)).add_flags(way, mlc::DIRTY);
         }
         if others == 1 {
-            self.sets[at].directory.set_single(line.tag(), first, way);
-            sh.mlc(first, line.set()).unmark(way, mlc::SHARED);
+            self.sets[at].directory.set_single(T::of(line), first, way);
+            sh.mlc(first, T::set(line)).unmark(way, mlc::SHARED);
         }
         true
     }
@@ -456,7 +458,7 @@ impl NonInclusive {
 
 /// [`NonInclusive::remove`] for callers that already have the set.
 #[inline(always)]
-fn remove(sh: &mut Shared, ways: &mut Ways<16>, way: u32) {
+fn remove<T: LineTag, const L: usize>(sh: &mut Shared<T>, ways: &mut Ways<T, L>, way: u32) {
     sh.llc_removed(ways.owner(way));
     ways.free(way);
 }
@@ -464,17 +466,17 @@ fn remove(sh: &mut Shared, ways: &mut Ways<16>, way: u32) {
 /// `insert(mask, class)` of microarchitecture.md 4: an empty way, else the victim of microarchitecture.md 5. A dirty
 /// victim is one memory write; the eviction of a `copy` leaves the line in the MLC.
 #[inline(always)]
-fn insert(
-    sh: &mut Shared,
-    set: &mut Set,
+fn insert<T: LineTag, const L: usize>(
+    sh: &mut Shared<T>,
+    set: &mut Set<T, L>,
     recency: &mut [[u8; 32]],
     at: usize,
     line: Line,
-    mask: &MaskLanes<16>,
+    mask: &MaskLanes<L>,
     (state, owner, why): (u8, u8, EvictionReason),
 ) {
     let mut rule = Chooser { kind: sh.rules.replacement, rng: &mut sh.rng, recency };
-    let gone = set.ways.insert(mask, (line.tag(), state, owner), &mut rule, at);
+    let gone = set.ways.insert(mask, (T::of(line), state, owner), &mut rule, at);
     sh.llc_filled(owner);
     if let Some(gone) = gone {
         evicted(sh, &set.directory, line, gone, why);
@@ -484,13 +486,13 @@ fn insert(
 /// Inserts a copy of a line that an MLC holds into the inclusive ways: into the way `spare` if there is one, else
 /// with probability `p_force`. Returns whether it was inserted.
 #[inline(always)]
-fn insert_copy(
-    sh: &mut Shared,
-    set: &mut Set,
+fn insert_copy<T: LineTag, const L: usize>(
+    sh: &mut Shared<T>,
+    set: &mut Set<T, L>,
     recency: &mut [[u8; 32]],
     at: usize,
     line: Line,
-    (inclusive, spare): (&MaskLanes<16>, Option<u32>),
+    (inclusive, spare): (&MaskLanes<L>, Option<u32>),
     (state, owner, why): (u8, u8, EvictionReason),
 ) -> bool {
     if !sh.rules.copies_spare_io {
@@ -513,9 +515,9 @@ fn insert_copy(
 
 /// Replaces the line of a way.
 #[inline(always)]
-fn put(
-    sh: &mut Shared,
-    set: &mut Set,
+fn put<T: LineTag, const L: usize>(
+    sh: &mut Shared<T>,
+    set: &mut Set<T, L>,
     recency: &mut [[u8; 32]],
     at: usize,
     line: Line,
@@ -523,7 +525,7 @@ fn put(
     (state, owner, why): (u8, u8, EvictionReason),
 ) {
     let mut rule = Chooser { kind: sh.rules.replacement, rng: &mut sh.rng, recency };
-    let gone = set.ways.put(way, (line.tag(), state, owner), &mut rule, at);
+    let gone = set.ways.put(way, (T::of(line), state, owner), &mut rule, at);
     sh.llc_filled(owner);
     if let Some(gone) = gone {
         evicted(sh, &set.directory, line, gone, why);
@@ -533,19 +535,25 @@ fn put(
 /// Counts an eviction. The core whose MLC holds a line owns its copy; any other line belongs to its recorded owner,
 /// and so does unread device data.
 #[inline(always)]
-fn evicted(sh: &mut Shared, directory: &Directory, near: Line, gone: Evicted, why: EvictionReason) {
+fn evicted<T: LineTag>(
+    sh: &mut Shared<T>,
+    directory: &Directory<T>,
+    near: Line,
+    gone: Evicted<T>,
+    why: EvictionReason,
+) {
     let copied = gone.state & (COPY | UNCONSUMED) == COPY;
-    let of = if copied { holder_of(sh, directory, near.with_tag(gone.tag)) } else { None };
+    let of = if copied { holder_of(sh, directory, gone.tag.in_set_of(near)) } else { None };
     sh.llc_evicted(near, gone, of.unwrap_or(gone.owner), why);
 }
 
 /// The group of the core whose MLC holds a line; of several cores the first.
 #[inline(never)]
-fn holder_of(sh: &Shared, directory: &Directory, line: Line) -> Option<u8> {
-    let core = match directory.holder(line.tag())? {
+fn holder_of<T: LineTag>(sh: &Shared<T>, directory: &Directory<T>, line: Line) -> Option<u8> {
+    let core = match directory.holder(T::of(line))? {
         Holder::One { core, .. } => core,
         Holder::Several => {
-            (0..sh.cores()).find(|core| sh.mlc_ref(*core, line.set()).find(line.tag()).is_some())?
+            (0..sh.cores()).find(|core| sh.mlc_ref(*core, T::set(line)).find(T::of(line)).is_some())?
         }
     };
     Some(sh.group_of[core])

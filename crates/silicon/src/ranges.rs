@@ -1,7 +1,8 @@
 //! The range and the unit of every number in a chip file, in one list. What relates two numbers is checked beside it
 //! (spec.rs).
 
-use crate::line::{SET_BITS, SLICE_BITS};
+use crate::MAX_CORES;
+use crate::line::LineTag;
 use toml::{Table, Value};
 use waykeeper_units::quantity::{COUNT, GB_PER_S, GHZ, NS, Unit};
 
@@ -25,16 +26,16 @@ const fn whole(key: &'static str, least: f64, most: f64) -> Number {
 
 /// All numbers. Latencies and bandwidths have ranges that every machine sold since 2010 is well within.
 const NUMBERS: &[Number] = &[
-    whole("cores", 1.0, 64.0),
+    whole("cores", 1.0, MAX_CORES as f64),
     number("ghz", 0.5, 10.0, GHZ),
     number("core_to_core_factor", 0.1, 100.0, COUNT),
     // CPUID leaf 1: 4 bits of family plus 8 of extended family where the former are 15.
     whole("identity.family", 1.0, 270.0),
     whole("identity.model", 0.0, 255.0),
     whole("identity.stepping", 0.0, 15.0),
-    whole("mlc.sets", 16.0, (1_u32 << SET_BITS) as f64),
+    whole("mlc.sets", 16.0, (1_u32 << u32::SET_BITS) as f64),
     whole("mlc.ways", 2.0, 16.0),
-    whole("llc.slices", 1.0, (1_u32 << SLICE_BITS) as f64),
+    whole("llc.slices", 1.0, <u32 as LineTag>::SLICES as f64),
     whole("llc.sets", 16.0, 262_144.0),
     whole("llc.ways", 1.0, 32.0),
     whole("llc.clos", 1.0, 255.0),
@@ -46,6 +47,7 @@ const NUMBERS: &[Number] = &[
     number("streaming.llc_ns", 0.1, 10_000.0, NS),
     number("streaming.memory_ns", 0.1, 10_000.0, NS),
     whole("dram.channels", 1.0, 64.0),
+    whole("dram.capacity_gib", 1.0, 128.0),
     number("dram.channel_gb_per_s", 0.5, 500.0, GB_PER_S),
     number("dram.load_slope", 0.0, 10.0, COUNT),
     number("dram.max_utilisation", 0.0, 0.99, COUNT),
@@ -153,20 +155,20 @@ mod tests {
                 "memory_ns = inf",
                 "`dependent.memory_ns` is inf; it must be 0.5 to 10000 ns",
             ),
-            ("cores = 18", "cores = 0", "`cores` is 0; it must be a whole number from 1 to 64"),
+            ("cores = 18", "cores = 0", "`cores` is 0; it must be a whole number from 1 to 250"),
             // What the type of the number cannot hold.
             ("clos = 16", "clos = -1", "`llc.clos` is -1; it must be a whole number from 1 to 255"),
             (
                 "cores = 18",
                 "cores = 5000000000",
-                "`cores` is 5000000000; it must be a whole number from 1 to 64",
+                "`cores` is 5000000000; it must be a whole number from 1 to 250",
             ),
-            ("cores = 18", "cores = 17.5", "`cores` is 17.5; it must be a whole number from 1 to 64"),
-            ("cores = 18", "cores = nan", "`cores` is nan; it must be a whole number from 1 to 64"),
+            ("cores = 18", "cores = 17.5", "`cores` is 17.5; it must be a whole number from 1 to 250"),
+            ("cores = 18", "cores = nan", "`cores` is nan; it must be a whole number from 1 to 250"),
             (
                 "cores = 18",
                 "cores = \"18\"",
-                "`cores` is \"18\"; it must be a whole number from 1 to 64, without quotes",
+                "`cores` is \"18\"; it must be a whole number from 1 to 250, without quotes",
             ),
             ("ghz = 2.3", "ghz = [2]", "`ghz` is [2]; it must be 0.5 to 10 GHz"),
         ] {

@@ -6,7 +6,7 @@ use crate::address::Sampling;
 use crate::counters::{ChipCounters, DcaCounters, DeviceCounters, PrefetchCounters, SET_GROUPS};
 use crate::dram::Dram;
 use crate::evictions::{EvictionReason, Evictions};
-use crate::line::Line;
+use crate::line::{Line, LineTag};
 use crate::mlc::{self, MlcSet, MlcVictim};
 use crate::rules::{Chance, Rules};
 use crate::spec::ChipSpec;
@@ -33,14 +33,14 @@ pub enum DcaMode {
 
 /// The state both LLC kinds share.
 #[derive(Clone, Debug)]
-pub(crate) struct Shared {
+pub(crate) struct Shared<T> {
     pub rules: Rules,
     pub p_force: Chance,
     /// What is done with an MLC victim that has these flags, unless the inclusive ways hold a copy.
     pub victims: [VictimRule; 8],
     pub p_io_young: Chance,
     pub rng: Xoshiro128PlusPlus,
-    mlcs: Table<MlcSet>,
+    mlcs: Table<MlcSet<T>>,
     mlc_sets: usize,
     mlc_ways: u32,
     cores: usize,
@@ -72,8 +72,8 @@ pub(crate) struct Shared {
     pub steering: Steering,
 }
 
-impl Shared {
-    pub(crate) fn new(spec: &ChipSpec, rules: Rules, sampling: Sampling, seed: u64) -> Shared {
+impl<T: LineTag> Shared<T> {
+    pub(crate) fn new(spec: &ChipSpec, rules: Rules, sampling: Sampling, seed: u64) -> Shared<T> {
         let mlc_sets = (spec.mlc.sets / sampling.factor()).max(1) as usize;
         let cores = spec.cores as usize;
         Shared {
@@ -104,6 +104,13 @@ impl Shared {
         }
     }
 
+    /// Ends the use of these MLCs: every line is then looked for in the same empty sets. None is found, since the tag that
+    /// a handle of the other layout shows here (line.rs) is no empty way's.
+    pub(crate) fn empty_for_ever(&mut self) {
+        self.mlc_sets = 0;
+        self.mlcs = Table::filled(1 << T::SET_BITS, MlcSet::EMPTY);
+    }
+
     pub(crate) fn cores(&self) -> usize {
         self.cores
     }
@@ -128,7 +135,7 @@ impl Shared {
     /// groups, so that each group has sets from the whole index.
     #[inline(always)]
     pub(crate) fn served_at(&mut self, core: usize, line: Line) -> &mut [u64; 4] {
-        &mut self.served[core * SET_GROUPS + line.set() % SET_GROUPS]
+        &mut self.served[core * SET_GROUPS + line.group(SET_GROUPS)]
     }
 
     /// Accesses of a core per group and [`Level`].
@@ -139,12 +146,18 @@ impl Shared {
     /// Hits and misses of a device in the line's group of sets.
     #[inline(always)]
     pub(crate) fn dca_at(&mut self, device: usize, line: Line) -> &mut DcaCounters {
-        &mut self.dca_counters[device * SET_GROUPS + line.set() % SET_GROUPS]
+        &mut self.dca_counters[device * SET_GROUPS + line.group(SET_GROUPS)]
     }
 
     /// Hits and misses of a device per group.
     pub(crate) fn dca_counters(&self, device: usize) -> &[DcaCounters] {
         &self.dca_counters.entries()[device * SET_GROUPS..][..self.set_groups()]
+    }
+
+    /// Counters of a device, without those that are counted by group.
+    pub(crate) fn counters_beside_groups(&self, device: usize) -> DeviceCounters {
+        let leaked = self.leaked[usize::from(DEVICE_OWNER) + device];
+        DeviceCounters { leaked, ..self.device[device] }
     }
 
     /// Index of a core's MLC set in the table of all MLC sets.
@@ -154,17 +167,17 @@ impl Shared {
     }
 
     #[inline(always)]
-    pub(crate) fn mlc_at(&mut self, index: usize) -> &mut MlcSet {
+    pub(crate) fn mlc_at(&mut self, index: usize) -> &mut MlcSet<T> {
         &mut self.mlcs[index]
     }
 
     #[inline(always)]
-    pub(crate) fn mlc(&mut self, core: usize, set: usize) -> &mut MlcSet {
+    pub(crate) fn mlc(&mut self, core: usize, set: usize) -> &mut MlcSet<T> {
         let index = self.mlc_index(core, set);
         self.mlc_at(index)
     }
 
-    pub(crate) fn mlc_ref(&self, core: usize, set: usize) -> &MlcSet {
+    pub(crate) fn mlc_ref(&self, core: usize, set: usize) -> &MlcSet<T> {
         &self.mlcs[core * self.mlc_sets + set]
     }
 
@@ -196,9 +209,9 @@ impl Shared {
     /// [`Shared::mlc_invalidate`], the caller must put the line somewhere.
     pub(crate) fn mlc_push_out(&mut self, core: usize, line: Line) -> Option<MlcVictim> {
         let ways = self.mlc_ways;
-        let mlc = self.mlc(core, line.set());
-        let way = mlc.find(line.tag())?;
-        let victim = mlc.occupant(way, line.set());
+        let mlc = self.mlc(core, T::set(line));
+        let way = mlc.find(T::of(line))?;
+        let victim = mlc.occupant(way, T::set(line));
         mlc.invalidate(way, ways);
         self.chip.mlc_evictions += 1;
         victim
@@ -207,13 +220,13 @@ impl Shared {
     #[inline(always)]
     pub(crate) fn memory_read(&mut self, line: Line) {
         self.chip.memory_reads += 1;
-        self.dram.moved(line.channel(self.channels));
+        self.dram.moved(T::channel(line, self.channels));
     }
 
     #[inline(always)]
     pub(crate) fn memory_write(&mut self, line: Line) {
         self.chip.memory_writes += 1;
-        self.dram.moved(line.channel(self.channels));
+        self.dram.moved(T::channel(line, self.channels));
     }
 
     /// A device write that bypasses the caches.
@@ -241,14 +254,14 @@ impl Shared {
     /// Counts an LLC eviction of a line of the owner `of`: a dirty line is one memory write; an unconsumed I/O line is
     /// a leak.
     #[inline(always)]
-    pub(crate) fn llc_evicted(&mut self, near: Line, gone: Evicted, of: u8, why: EvictionReason) {
+    pub(crate) fn llc_evicted(&mut self, near: Line, gone: Evicted<T>, of: u8, why: EvictionReason) {
         let unread = gone.state & ways::UNCONSUMED != 0;
         self.evictions.count(of, why, unread);
         self.chip.llc_evictions += 1;
         self.occupancy[usize::from(gone.owner)] -= 1;
         if gone.state & ways::DIRTY != 0 {
             self.chip.dirty_evictions += 1;
-            self.memory_write(near.with_tag(gone.tag));
+            self.memory_write(gone.tag.in_set_of(near));
         }
         // Only devices own unread data. No branch: every other line of a full ring may be unread.
         self.leaked[usize::from(gone.owner)] += u64::from(unread);

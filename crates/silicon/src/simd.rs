@@ -34,6 +34,32 @@ pub fn eq_u16(lanes: &[u16; LANES], value: u16) -> u32 {
     lanes.iter().enumerate().fold(0, |bits, (i, lane)| bits | u32::from(*lane == value) << i)
 }
 
+/// Bit i is set where `lanes[i] == value`.
+#[inline(always)]
+#[cfg(target_arch = "x86_64")]
+pub fn eq_u32(lanes: &[u32; LANES], value: u32) -> u32 {
+    use std::arch::x86_64::{
+        __m128i, _mm_cmpeq_epi32, _mm_loadu_si128, _mm_movemask_epi8, _mm_packs_epi16, _mm_packs_epi32,
+        _mm_set1_epi32,
+    };
+    let quarters = lanes.as_ptr().cast::<__m128i>();
+    // SAFETY: the array is 64 bytes, four unaligned 16-byte loads from its start stay inside it; SSE2 is part of
+    // x86-64.
+    let packed = unsafe {
+        let wanted = _mm_set1_epi32(value.cast_signed());
+        let [a, b, c, d] = [0, 1, 2, 3].map(|i| _mm_cmpeq_epi32(_mm_loadu_si128(quarters.add(i)), wanted));
+        _mm_movemask_epi8(_mm_packs_epi16(_mm_packs_epi32(a, b), _mm_packs_epi32(c, d)))
+    };
+    packed.cast_unsigned()
+}
+
+/// Bit i is set where `lanes[i] == value`.
+#[inline(always)]
+#[cfg(not(target_arch = "x86_64"))]
+pub fn eq_u32(lanes: &[u32; LANES], value: u32) -> u32 {
+    lanes.iter().enumerate().fold(0, |bits, (i, lane)| bits | u32::from(*lane == value) << i)
+}
+
 /// Bit i is set where `lanes[i] & and == value`.
 #[inline(always)]
 #[cfg(target_arch = "x86_64")]
@@ -113,6 +139,10 @@ mod tests {
             tags[lane] = 0x8001;
             assert_eq!(eq_u16(&tags, 0x8001), 1 << lane);
             assert_eq!(eq_u16(&tags, 7), 0xffff & !(1 << lane));
+            let mut tags = [7u32; LANES];
+            tags[lane] = 0x8000_0001;
+            assert_eq!(eq_u32(&tags, 0x8000_0001), 1 << lane);
+            assert_eq!(eq_u32(&tags, 7), 0xffff & !(1 << lane));
             let mut states = [0b1100u8; LANES];
             states[lane] = 0b1111;
             assert_eq!(eq_masked_u8(&states, 3, 3), 1 << lane);

@@ -4,11 +4,12 @@
 //! Every constant names its source in those files.
 
 use crate::dca::DcaRegisters;
+use crate::line::LineTag;
 use crate::ranges;
 use crate::simd::LANES;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use waykeeper_units::{WayMask, one_line, shown};
+use waykeeper_units::{LINE_BYTES, WayMask, one_line, shown};
 
 /// Which kind of last-level cache a chip has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -26,11 +27,11 @@ pub enum LlcKind {
 pub struct LlcSpec {
     /// Kind of LLC.
     pub kind: LlcKind,
-    /// Slices (1..32).
+    /// Slices (1 to 256).
     pub slices: u32,
     /// Sets per slice (a power of two).
     pub sets: u32,
-    /// Ways (at most 16 non-inclusive, 32 inclusive).
+    /// Ways (at most 32).
     pub ways: u32,
     /// Ways devices may allocate in at power-on; absent on a chip without DCA.
     pub dca_ways: Option<WayMask>,
@@ -69,7 +70,7 @@ pub struct Identity {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MlcSpec {
-    /// Sets (a power of two, at most 1024).
+    /// Sets (a power of two, at most 4096).
     pub sets: u32,
     /// Ways (at most 16).
     pub ways: u32,
@@ -87,12 +88,19 @@ pub struct Latency {
     pub memory_ns: f64,
 }
 
+/// Memory of a chip with wide tags whose file says nothing, GiB: a small server's.
+const WIDE_GIB: u32 = 64;
+
 /// The memory of the socket.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DramSpec {
     /// Channels.
     pub channels: u32,
+    /// GiB that programs and devices can be given; absent: 65,535 tags of 16 bits, which are 4 GiB with 1024 MLC sets,
+    /// and 64 GiB on a chip with wider tags.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity_gib: Option<u32>,
     /// Usable bandwidth of one channel, GB/s (10^9 bytes).
     pub channel_gb_per_s: f64,
     /// Slope of latency over u / (1 - u).
@@ -117,7 +125,7 @@ pub struct ChipSpec {
     pub name: String,
     /// One line for people.
     pub about: String,
-    /// Cores (at most 64).
+    /// Cores (at most [`crate::MAX_CORES`]).
     pub cores: u32,
     /// Core clock in GHz (turbo off).
     pub ghz: f64,
@@ -175,7 +183,7 @@ pub enum SpecError {
     },
 }
 
-const BUILT_IN: [(&str, &str); 10] = [
+const BUILT_IN: [(&str, &str); 11] = [
     ("gold-6140", include_str!("../../../chips/gold-6140.toml")),
     ("gold-5120", include_str!("../../../chips/gold-5120.toml")),
     ("gold-6134", include_str!("../../../chips/gold-6134.toml")),
@@ -184,6 +192,7 @@ const BUILT_IN: [(&str, &str); 10] = [
     ("e3-1230", include_str!("../../../chips/e3-1230.toml")),
     ("gold-5320", include_str!("../../../chips/gold-5320.toml")),
     ("gold-6430", include_str!("../../../chips/gold-6430.toml")),
+    ("platinum-8570", include_str!("../../../chips/platinum-8570.toml")),
     ("epyc-9554", include_str!("../../../chips/epyc-9554.toml")),
     ("idio", include_str!("../../../chips/idio.toml")),
 ];
@@ -240,7 +249,34 @@ impl ChipSpec {
     /// LLC capacity in bytes.
     pub fn llc_bytes(&self) -> u64 {
         let llc = &self.llc;
-        u64::from(llc.slices) * u64::from(llc.sets) * u64::from(llc.ways) * waykeeper_units::LINE_BYTES
+        u64::from(llc.slices) * u64::from(llc.sets) * u64::from(llc.ways) * LINE_BYTES
+    }
+
+    /// Lines of memory.
+    pub(crate) fn memory_lines(&self) -> u64 {
+        let lines = |gib: u32| u64::from(gib) << (30 - LINE_BYTES.ilog2());
+        match self.dram.capacity_gib {
+            Some(gib) => lines(gib),
+            None if self.is_larger_than_narrow() => lines(WIDE_GIB).min(self.most_lines::<u32>()),
+            None => self.most_lines::<u16>(),
+        }
+    }
+
+    /// Lines that tags of this size tell apart.
+    fn most_lines<T: LineTag>(&self) -> u64 {
+        u64::from(T::ADDRESSES) * u64::from(self.mlc.sets)
+    }
+
+    /// Whether the tags of its lines have 32 bits instead of 16 (line.rs).
+    pub(crate) fn has_wide_tags(&self) -> bool {
+        self.is_larger_than_narrow() || self.memory_lines() > self.most_lines::<u16>()
+    }
+
+    /// Whether ways, sets or slices need handles with wide tags. An inclusive LLC has 32 ways in both.
+    fn is_larger_than_narrow(&self) -> bool {
+        let (llc, mlc) = (&self.llc, &self.mlc);
+        let ways = llc.kind == LlcKind::NonInclusive && llc.ways > LANES as u32;
+        ways || mlc.sets > 1 << u16::SET_BITS || llc.slices > <u16 as LineTag>::SLICES
     }
 
     fn check(&self) -> Result<(), (Cow<'static, str>, String, String)> {
@@ -252,15 +288,11 @@ impl ChipSpec {
         }
         let (mlc, llc) = (&self.mlc, &self.llc);
         if !mlc.sets.is_power_of_two() {
-            return bad("mlc.sets", &mlc.sets, "a power of two from 16 to 1024");
+            return bad("mlc.sets", &mlc.sets, "a power of two from 16 to 4096");
         }
         if !llc.sets.is_power_of_two() || llc.sets < mlc.sets || llc.sets > mlc.sets << 8 {
             let wanted = format!("a power of two, at least mlc.sets ({})", mlc.sets);
             return bad("llc.sets", &llc.sets, &wanted);
-        }
-        let most = if llc.kind == LlcKind::NonInclusive { LANES as u32 } else { 32 };
-        if !(1..=most).contains(&llc.ways) {
-            return bad("llc.ways", &llc.ways, &format!("1 to {most} for this kind of LLC"));
         }
         for (key, mask) in [("llc.dca_ways", llc.dca_ways), ("llc.inclusive_ways", llc.inclusive_ways)] {
             if let Some(Err(error)) = mask.map(|mask| mask.check(llc.ways, 1)) {
@@ -279,6 +311,11 @@ impl ChipSpec {
             (None, None) => {}
             (Some(_), None) => return bad("dca", &"there", "absent on a chip without `llc.dca_ways`"),
             (None, Some(_)) => return bad("dca", &"absent", "the table of a chip with `llc.dca_ways`"),
+        }
+        if self.memory_lines() > self.most_lines::<u32>() {
+            let most = (self.most_lines::<u32>() * LINE_BYTES) >> 30;
+            let wanted = format!("at most {most} with so few MLC sets ({})", mlc.sets);
+            return bad("dram.capacity_gib", &self.dram.capacity_gib.unwrap_or_default(), &wanted);
         }
         if llc.min_ways > llc.ways {
             return bad("llc.min_ways", &llc.min_ways, "at least 1 and at most llc.ways");
@@ -329,6 +366,7 @@ mod tests {
         assert_eq!(size("e3-1230"), 8.0);
         assert_eq!(size("gold-5320"), 39.0); // 26 x 2048 x 12 x 64 B
         assert_eq!(size("gold-6430"), 60.0); // 32 x 2048 x 15 x 64 B
+        assert_eq!(size("platinum-8570"), 300.0); // 60 x 4096 x 20 x 64 B
         assert_eq!(size("epyc-9554"), 32.0); // one core complex
         assert_eq!(size("idio"), 4.0); // 3.6 MB in the paper, and no power of two of sets comes closer with 16 ways
         assert_eq!(ChipSpec::built_in("e3-1230").unwrap().llc.dca_ways, None);
@@ -352,7 +390,7 @@ mod tests {
         };
         let text = error("cores = 18", "cores = 0");
         assert!(
-            text.contains("my.toml") && text.contains("`cores` is 0") && text.contains("1 to 64"),
+            text.contains("my.toml") && text.contains("`cores` is 0") && text.contains("1 to 250"),
             "{text}"
         );
         let nameless = error("name = \"gold-6140\"", "name = \" \"");

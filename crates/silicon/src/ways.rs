@@ -5,9 +5,9 @@
 //! the model.
 
 use crate::bytes::Bytes;
-use crate::line::NO_TAG;
+use crate::line::LineTag;
 use crate::rules::Replacement;
-use crate::simd::{LANES, add_where, eq_masked_u8, eq_u16};
+use crate::simd::{LANES, add_where, eq_masked_u8};
 use rand_core::Rng;
 use waykeeper_units::WayMask;
 
@@ -46,8 +46,8 @@ impl<const L: usize> MaskLanes<L> {
 
 /// The line that an insertion evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Evicted {
-    pub tag: u16,
+pub(crate) struct Evicted<T> {
+    pub tag: T,
     pub state: u8,
     pub owner: u8,
     pub way: u32,
@@ -56,21 +56,21 @@ pub(crate) struct Evicted {
 /// The ways of one set. `L` lanes are stored; the chip's ways are the lowest of them.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(crate) struct Ways<const L: usize> {
-    tags: [u16; L],
+pub(crate) struct Ways<T, const L: usize> {
+    tags: [T; L],
     state: [u8; L],
     owner: [u8; L],
 }
 
-impl<const L: usize> Ways<L> {
-    pub(crate) const EMPTY: Ways<L> = Ways { tags: [NO_TAG; L], state: [0; L], owner: [0; L] };
+impl<T: LineTag, const L: usize> Ways<T, L> {
+    pub(crate) const EMPTY: Ways<T, L> = Ways { tags: [T::NONE; L], state: [0; L], owner: [0; L] };
 
     /// Bit per way whose tag is `tag`.
     #[inline(always)]
-    fn matches(&self, tag: u16) -> u32 {
+    fn matches(&self, tag: T) -> u32 {
         let mut bits = 0;
         for (i, lanes) in self.tags.as_chunks::<LANES>().0.iter().enumerate() {
-            bits |= eq_u16(lanes, tag) << (i * LANES);
+            bits |= T::equal(lanes, tag) << (i * LANES);
         }
         bits
     }
@@ -87,7 +87,7 @@ impl<const L: usize> Ways<L> {
 
     /// The way that holds `tag`.
     #[inline(always)]
-    pub(crate) fn find(&self, tag: u16) -> Option<u32> {
+    pub(crate) fn find(&self, tag: T) -> Option<u32> {
         let bits = self.matches(tag);
         if bits == 0 { None } else { Some(bits.trailing_zeros()) }
     }
@@ -113,28 +113,28 @@ impl<const L: usize> Ways<L> {
     }
 
     #[inline(always)]
-    pub(crate) fn tag(&self, way: u32) -> u16 {
+    pub(crate) fn tag(&self, way: u32) -> T {
         self.tags[way as usize % L]
     }
 
     /// Empties a way.
     #[inline(always)]
     pub(crate) fn free(&mut self, way: u32) {
-        self.tags[way as usize % L] = NO_TAG;
+        self.tags[way as usize % L] = T::NONE;
         self.state[way as usize % L] = 0;
     }
 
     /// True if some way of `mask` is empty or evict-first: an insertion there displaces nothing of value.
     #[inline(always)]
     pub(crate) fn has_room(&self, mask: &MaskLanes<L>) -> bool {
-        (self.matches(NO_TAG) | self.states(AGE, 3)) & mask.bits != 0
+        (self.matches(T::NONE) | self.states(AGE, 3)) & mask.bits != 0
     }
 
     /// The way of `mask` that a copy of an MLC's line may take without loss: an empty one, else the leftmost that is
     /// evict-first and does not hold a device's data that only the LLC has.
     #[inline(always)]
     pub(crate) fn way_for_copy(&self, mask: &MaskLanes<L>) -> Option<u32> {
-        let empty = self.matches(NO_TAG) & mask.bits;
+        let empty = self.matches(T::NONE) & mask.bits;
         let spare = self.states(AGE, 3) & !self.states(IO | COPY, IO) & mask.bits;
         let ways = if empty != 0 { empty } else { spare };
         if ways == 0 { None } else { Some(31 - ways.leading_zeros()) }
@@ -145,12 +145,12 @@ impl<const L: usize> Ways<L> {
     pub(crate) fn insert(
         &mut self,
         mask: &MaskLanes<L>,
-        line: (u16, u8, u8),
+        line: (T, u8, u8),
         rule: &mut Chooser<'_>,
         set: usize,
-    ) -> Option<Evicted> {
+    ) -> Option<Evicted<T>> {
         debug_assert!(self.matches(line.0) == 0, "a line is in a set once");
-        let empty = self.matches(NO_TAG) & mask.bits;
+        let empty = self.matches(T::NONE) & mask.bits;
         let way = if empty != 0 { 31 - empty.leading_zeros() } else { self.victim(mask, rule, set) };
         self.put(way, line, rule, set)
     }
@@ -160,17 +160,17 @@ impl<const L: usize> Ways<L> {
     pub(crate) fn put(
         &mut self,
         way: u32,
-        (tag, state, owner): (u16, u8, u8),
+        (tag, state, owner): (T, u8, u8),
         rule: &mut Chooser<'_>,
         set: usize,
-    ) -> Option<Evicted> {
+    ) -> Option<Evicted<T>> {
         let at = way as usize % L;
         let gone = Evicted { tag: self.tags[at], state: self.state[at], owner: self.owner[at], way };
         self.tags[at] = tag;
         self.state[at] = state;
         self.owner[at] = owner;
         rule.touched(set, way);
-        if gone.tag == NO_TAG { None } else { Some(gone) }
+        if gone.tag == T::NONE { None } else { Some(gone) }
     }
 
     #[inline(always)]
@@ -223,7 +223,7 @@ impl<const L: usize> Ways<L> {
     }
 }
 
-impl Ways<LANES> {
+impl Ways<u16, LANES> {
     /// Hit or allocate in one branch-free step, QLRU: a demand access to an inclusive cache. On a mixed stream the
     /// hit-or-miss branch would mispredict every other time, which costs more than doing both halves always
     /// (performance.md 1, column c). No way outside the mask may hold a line. Returns whether it hit.
@@ -233,7 +233,7 @@ impl Ways<LANES> {
         // way that holds the tag, 1 empty ways, 2 to 5 those of age 3 to 0, 8 and more those outside the mask.
         let (state, in_mask) = (Bytes::from_array(&self.state), Bytes::from_array(&mask.bytes));
         let class = Bytes::all(0x50).minus(state.and(Bytes::all(AGE)).left::<4>());
-        let class = Bytes::tags_equal(&self.tags, NO_TAG).select(Bytes::all(0x10), class);
+        let class = Bytes::tags_equal(&self.tags, u16::NONE).select(Bytes::all(0x10), class);
         let class = class.without(Bytes::tags_equal(&self.tags, tag));
         let outside = Bytes::all(0x80).without(in_mask);
         let ranks = class.or(Bytes::from_array(&FROM_LEFT).or(outside));
@@ -316,7 +316,7 @@ mod tests {
     #[test]
     fn empty_ways_fill_from_the_left_then_the_leftmost_oldest_is_evicted() {
         with_chooser(Replacement::Qlru, |rule| {
-            let mut ways = Ways::<16>::EMPTY;
+            let mut ways = Ways::<u16, 16>::EMPTY;
             let mask = mask(0b111);
             for (tag, age) in [(10, 1), (11, 3), (12, 3)] {
                 assert_eq!(ways.insert(&mask, (tag, age, 0), rule, 0), None);
@@ -336,7 +336,7 @@ mod tests {
     fn a_mask_confines_victims() {
         for kind in [Replacement::Qlru, Replacement::QlruRandom, Replacement::Random, Replacement::Lru] {
             with_chooser(kind, |rule| {
-                let mut ways = Ways::<16>::EMPTY;
+                let mut ways = Ways::<u16, 16>::EMPTY;
                 for tag in 0..11 {
                     ways.insert(&mask(0x7ff), (tag, 0, 0), rule, 0);
                 }
@@ -352,7 +352,7 @@ mod tests {
     fn lru_evicts_in_the_order_of_use_with_every_number_of_ways() {
         for number in 1..=32 {
             with_chooser(Replacement::Lru, |rule| {
-                let mut ways = Ways::<32>::EMPTY;
+                let mut ways = Ways::<u16, 32>::EMPTY;
                 let mask = MaskLanes::new(WayMask::from_bits(u32::MAX >> (32 - number)));
                 let lines = number as u16;
                 for tag in 0..lines {
@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn a_copy_takes_an_empty_way_or_an_evict_first_one_but_no_unread_device_data() {
         with_chooser(Replacement::Qlru, |rule| {
-            let mut ways = Ways::<16>::EMPTY;
+            let mut ways = Ways::<u16, 16>::EMPTY;
             let mask = mask(0b111);
             // Bits 2, 1, 0: unread device data, a copy of such data that was read, a young ordinary line.
             ways.insert(&mask, (10, IO | 3, 0), rule, 0);
@@ -385,7 +385,7 @@ mod tests {
     #[test]
     fn lru_evicts_the_least_recent_of_the_mask() {
         with_chooser(Replacement::Lru, |rule| {
-            let mut ways = Ways::<16>::EMPTY;
+            let mut ways = Ways::<u16, 16>::EMPTY;
             let mask = mask(0b1111);
             for tag in 0..4 {
                 ways.insert(&mask, (tag, 1, 0), rule, 0); // ways 3, 2, 1, 0
@@ -399,7 +399,7 @@ mod tests {
     #[test]
     fn branch_free_path_agrees_with_find_and_insert() {
         with_chooser(Replacement::Qlru, |rule| {
-            let (mut fused, mut plain) = (Ways::<LANES>::EMPTY, Ways::<LANES>::EMPTY);
+            let (mut fused, mut plain) = (Ways::<u16, LANES>::EMPTY, Ways::<u16, LANES>::EMPTY);
             let mask = mask(0xf8f7);
             for step in 0..20_000 {
                 let tag = (rule.rng.next_u32() % 24) as u16;

@@ -2,7 +2,8 @@
 
 use waykeeper_calibration::ServerDescription;
 use waykeeper_silicon::{
-    AddressMap, Chip, ChipSpec, DramSpec, Latency, LlcKind, LlcSpec, MlcSpec, Rules, Sampling, SliceHash,
+    AddressMap, Chip, ChipSpec, DramSpec, Latency, LlcKind, LlcSpec, MAX_CORES, MlcSpec, Rules, Sampling,
+    SliceHash,
 };
 use waykeeper_units::LINE_BYTES;
 
@@ -27,8 +28,6 @@ const MLC_SETS: u32 = 4;
 const SLICE_SETS: u32 = 16;
 /// Lines of a core's MLC where the chip is not a known one: 1 MiB (microarchitecture.md 2).
 const USUAL_MLC_LINES: f64 = 16_384.0;
-/// Most cores that `silicon` has.
-const MOST_CORES: u32 = 64;
 
 impl SmallChip {
     /// The chip of a description, with so many cores.
@@ -37,7 +36,7 @@ impl SmallChip {
         let ways = server.llc.ways.max(1);
         let kind = match &known {
             Some(spec) if spec.llc.ways == ways => spec.llc.kind,
-            // A non-inclusive LLC of `silicon` has at most 16 ways, and Intel's inclusive ones have 20.
+            // Of the chips whose kind is not known, Intel's inclusive ones have 20 ways.
             _ if server.llc.inclusive_ways.is_some() || ways <= 16 => LlcKind::NonInclusive,
             _ => LlcKind::Inclusive,
         };
@@ -50,7 +49,7 @@ impl SmallChip {
         let spec = ChipSpec {
             name: "twin".to_owned(),
             about: "a part of the sets of the described chip".to_owned(),
-            cores: cores.clamp(1, MOST_CORES),
+            cores: cores.clamp(1, MAX_CORES as u32),
             ghz: 1.0,
             identity: None,
             dca: None,
@@ -70,7 +69,13 @@ impl SmallChip {
             dependent: unused,
             streaming: unused,
             core_to_core_factor: 1.0,
-            dram: DramSpec { channels: 1, channel_gb_per_s: 1.0, load_slope: 0.0, max_utilisation: 0.9 },
+            dram: DramSpec {
+                channels: 1,
+                capacity_gib: None,
+                channel_gb_per_s: 1.0,
+                load_slope: 0.0,
+                max_utilisation: 0.9,
+            },
         };
         SmallChip {
             scale,

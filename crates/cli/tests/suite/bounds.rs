@@ -223,10 +223,10 @@ fn a_chip_file_is_shown_by_its_path_as_a_scenario_uses_it() {
     }
     let folder = tempfile::tempdir().unwrap();
     let other = folder.path().join("mine.toml");
-    fs::write(&other, fs::read_to_string(&path).unwrap().replace("cores = 18", "cores = 99")).unwrap();
+    fs::write(&other, fs::read_to_string(&path).unwrap().replace("cores = 18", "cores = 999")).unwrap();
     refused(
         &["chip", "show", other.to_str().unwrap()],
-        "mine.toml: `cores` is 99; it must be a whole number from 1 to 64",
+        "mine.toml: `cores` is 999; it must be a whole number from 1 to 250",
     );
     refused(&["chip", "show", "gold-614"], "there is no chip `gold-614`; built in are");
 }

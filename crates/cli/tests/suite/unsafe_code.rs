@@ -22,7 +22,7 @@ const PLACES: &[(&str, usize)] = &[
     ("crates/service/src/socket/access.rs", 1),
     ("crates/service/tests/notify.rs", 1),
     ("crates/silicon/src/bytes.rs", 3),
-    ("crates/silicon/src/simd.rs", 4),
+    ("crates/silicon/src/simd.rs", 5),
     ("crates/silicon/src/table.rs", 2),
     ("crates/view/src/scenario_source.rs", 1),
     ("crates/vhost/src/apart.rs", 1),

@@ -4,19 +4,19 @@
 //! know which device writes or why.
 
 use super::{FRESH, NonInclusive, insert, insert_copy};
-use crate::chip::with_ahead;
 use crate::directory::Holder;
 use crate::evictions::EvictionReason;
-use crate::line::Line;
+use crate::line::{Line, LineTag};
 use crate::mlc;
 use crate::rules::MlcHeldWrite;
 use crate::shared::{DEVICE_OWNER, DcaMode, Shared};
+use crate::socket::with_ahead;
 use crate::ways::{AGE, COPY, DIRTY};
 
-impl NonInclusive {
+impl<T: LineTag, const L: usize> NonInclusive<T, L> {
     /// Device writes of full lines, one after the other.
     #[inline(never)]
-    pub(crate) fn dma_write_all(&mut self, sh: &mut Shared, device: usize, lines: &[Line]) {
+    pub(crate) fn dma_write_all(&mut self, sh: &mut Shared<T>, device: usize, lines: &[Line]) {
         let cached = sh.dca[device] == DcaMode::On && self.dca_ways.is_some();
         for (line, ahead) in with_ahead(lines) {
             if let Some(ahead) = ahead {
@@ -33,7 +33,7 @@ impl NonInclusive {
 
     /// Device reads, one after the other.
     #[inline(never)]
-    pub(crate) fn dma_read_all(&mut self, sh: &mut Shared, device: usize, lines: &[Line]) {
+    pub(crate) fn dma_read_all(&mut self, sh: &mut Shared<T>, device: usize, lines: &[Line]) {
         for (line, ahead) in with_ahead(lines) {
             if let Some(ahead) = ahead {
                 self.prefetch(ahead);
@@ -44,7 +44,7 @@ impl NonInclusive {
 
     /// Device write of a full line. Returns whether the line was cached.
     #[inline(always)]
-    pub(crate) fn dma_write(&mut self, sh: &mut Shared, device: usize, line: Line) -> bool {
+    pub(crate) fn dma_write(&mut self, sh: &mut Shared<T>, device: usize, line: Line) -> bool {
         let at = self.index(line);
         if sh.dca[device] != DcaMode::On || self.dca_ways.is_none() {
             return self.dma_write_uncached(sh, device, line, at);
@@ -56,13 +56,13 @@ impl NonInclusive {
     #[inline(always)]
     pub(super) fn dma_write_cached(
         &mut self,
-        sh: &mut Shared,
+        sh: &mut Shared<T>,
         device: usize,
         line: Line,
         at: usize,
         fresh: u8,
     ) -> bool {
-        match self.sets[at].ways.find(line.tag()) {
+        match self.sets[at].ways.find(T::of(line)) {
             Some(way) => {
                 self.dma_update(sh, device, line, at, way, fresh);
                 true
@@ -73,7 +73,7 @@ impl NonInclusive {
 
     /// Write update: in place, in any way; MLC copies are invalidated.
     #[inline(always)]
-    fn dma_update(&mut self, sh: &mut Shared, device: usize, line: Line, at: usize, way: u32, fresh: u8) {
+    fn dma_update(&mut self, sh: &mut Shared<T>, device: usize, line: Line, at: usize, way: u32, fresh: u8) {
         let owner = DEVICE_OWNER + device as u8;
         let state = self.sets[at].ways.state(way);
         if state & COPY != 0 && sh.rules.dma_write_invalidates_mlc {
@@ -93,8 +93,8 @@ impl NonInclusive {
     /// Write of a line that the LLC does not have: it is allocated there. A copy in an MLC is invalidated, and the
     /// write then counts as a hit.
     #[inline(always)]
-    fn dma_allocate(&mut self, sh: &mut Shared, device: usize, line: Line, at: usize, fresh: u8) -> bool {
-        let held = self.sets[at].directory.holds(line.tag());
+    fn dma_allocate(&mut self, sh: &mut Shared<T>, device: usize, line: Line, at: usize, fresh: u8) -> bool {
+        let held = self.sets[at].directory.holds(T::of(line));
         if held {
             sh.dca_at(device, line).write_hits += 1;
             if !sh.rules.dma_write_invalidates_mlc {
@@ -119,12 +119,12 @@ impl NonInclusive {
     #[inline(never)]
     pub(super) fn dma_write_uncached(
         &mut self,
-        sh: &mut Shared,
+        sh: &mut Shared<T>,
         device: usize,
         line: Line,
         at: usize,
     ) -> bool {
-        let found = self.sets[at].ways.find(line.tag());
+        let found = self.sets[at].ways.find(T::of(line));
         let held = self.drop_mlc_copies(sh, at, line);
         if let Some(way) = found {
             if sh.rules.dca_off_updates {
@@ -140,9 +140,9 @@ impl NonInclusive {
 
     /// Device read. Returns whether the caches served it.
     #[inline(always)]
-    pub(crate) fn dma_read(&mut self, sh: &mut Shared, device: usize, line: Line) -> bool {
+    pub(crate) fn dma_read(&mut self, sh: &mut Shared<T>, device: usize, line: Line) -> bool {
         let at = self.index(line);
-        if let Some(way) = self.sets[at].ways.find(line.tag()) {
+        if let Some(way) = self.sets[at].ways.find(T::of(line)) {
             if sh.rules.dma_read_promotes {
                 let state = self.sets[at].ways.state(way);
                 self.promote(sh, at, way, state);
@@ -150,7 +150,7 @@ impl NonInclusive {
             sh.dca_at(device, line).read_hits += 1;
             return true;
         }
-        let Some(holder) = self.sets[at].directory.holder(line.tag()) else {
+        let Some(holder) = self.sets[at].directory.holder(T::of(line)) else {
             sh.memory_read(line);
             sh.dca_at(device, line).read_misses += 1;
             return false;
@@ -165,7 +165,7 @@ impl NonInclusive {
     /// Device read of a line that only MLCs hold: it is copied into bits 1-0 first (A4 s2.2, egress), if the rules let
     /// a copy take a way there. The copy becomes dirty if the line was, the MLC keeps a clean line.
     #[inline(never)]
-    fn read_allocate(&mut self, sh: &mut Shared, device: usize, line: Line, at: usize, holder: Holder) {
+    fn read_allocate(&mut self, sh: &mut Shared<T>, device: usize, line: Line, at: usize, holder: Holder) {
         let NonInclusive { sets, recency, inclusive, .. } = self;
         let entry = (COPY | sh.rules.io_age, DEVICE_OWNER + device as u8, EvictionReason::ReadAllocatedCopy);
         let spare = sets[at].ways.way_for_copy(inclusive);
@@ -173,8 +173,8 @@ impl NonInclusive {
             return;
         }
         let mut dirty = 0;
-        let mut copy_from = |sh: &mut Shared, core: usize, way: u32| {
-            let mlc = sh.mlc(core, line.set());
+        let mut copy_from = |sh: &mut Shared<T>, core: usize, way: u32| {
+            let mlc = sh.mlc(core, T::set(line));
             dirty |= mlc.flags(way) & mlc::DIRTY;
             mlc.clear_flags(way, mlc::DIRTY);
             mlc.mark(way, mlc::COPIED);
@@ -183,14 +183,14 @@ impl NonInclusive {
             Holder::One { core, way } => copy_from(sh, core, way),
             Holder::Several => {
                 for core in 0..sh.cores() {
-                    if let Some(way) = sh.mlc(core, line.set()).find(line.tag()) {
+                    if let Some(way) = sh.mlc(core, T::set(line)).find(T::of(line)) {
                         copy_from(sh, core, way);
                     }
                 }
             }
         }
         if dirty != 0
-            && let Some(way) = sets[at].ways.find(line.tag())
+            && let Some(way) = sets[at].ways.find(T::of(line))
         {
             let state = sets[at].ways.state(way);
             sets[at].ways.set_state(way, state | DIRTY);
@@ -199,17 +199,17 @@ impl NonInclusive {
 
     /// Invalidates every MLC copy of a line. Returns whether there was one.
     #[inline(always)]
-    pub(super) fn drop_mlc_copies(&mut self, sh: &mut Shared, at: usize, line: Line) -> bool {
-        match self.sets[at].directory.remove(line.tag()) {
+    pub(super) fn drop_mlc_copies(&mut self, sh: &mut Shared<T>, at: usize, line: Line) -> bool {
+        match self.sets[at].directory.remove(T::of(line)) {
             None => false,
             Some(Holder::One { core, way }) => {
-                sh.mlc_invalidate(core, line.set(), way);
+                sh.mlc_invalidate(core, T::set(line), way);
                 true
             }
             Some(Holder::Several) => {
                 for core in 0..sh.cores() {
-                    if let Some(way) = sh.mlc(core, line.set()).find(line.tag()) {
-                        sh.mlc_invalidate(core, line.set(), way);
+                    if let Some(way) = sh.mlc(core, T::set(line)).find(T::of(line)) {
+                        sh.mlc_invalidate(core, T::set(line), way);
                     }
                 }
                 true

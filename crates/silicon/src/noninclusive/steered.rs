@@ -5,19 +5,19 @@
 
 use super::{FRESH, NonInclusive};
 use crate::Fill;
-use crate::line::Line;
+use crate::line::{Line, LineTag};
 use crate::mlc;
 use crate::shared::{DcaMode, Shared};
 use crate::steering::{PayloadTarget, Tag};
 use crate::ways::PAYLOAD;
 
-impl NonInclusive {
+impl<T: LineTag, const L: usize> NonInclusive<T, L> {
     /// A device writes a line whose target is `target`. Returns whether it was cached before.
     ///
     /// Steering does not apply to a port whose DCA is off: its lines are written to memory.
     pub(crate) fn steered_write(
         &mut self,
-        sh: &mut Shared,
+        sh: &mut Shared<T>,
         device: usize,
         line: Line,
         tag: Tag,
@@ -41,11 +41,11 @@ impl NonInclusive {
 
     /// A prefetch hint (IDIO s3.3): the MLC fetches that one line from the LLC. It moves as if the core had read it: it
     /// leaves the LLC, or with inclusive ways may leave a copy there. The IDIO tag moves with it (s3.4).
-    fn push(&mut self, sh: &mut Shared, core: usize, line: Line, at: usize) {
-        let index = sh.mlc_index(core, line.set());
-        let Some(way) = self.sets[at].ways.find(line.tag()) else { return };
+    fn push(&mut self, sh: &mut Shared<T>, core: usize, line: Line, at: usize) {
+        let index = sh.mlc_index(core, T::set(line));
+        let Some(way) = self.sets[at].ways.find(T::of(line)) else { return };
         // Only with `dma_write_invalidates_mlc = false` can the MLC still have it.
-        if sh.mlc_at(index).find(line.tag()).is_some() {
+        if sh.mlc_at(index).find(T::of(line)).is_some() {
             return;
         }
         let payload = self.sets[at].ways.state(way) & PAYLOAD != 0;
@@ -56,9 +56,15 @@ impl NonInclusive {
     }
 
     /// A device reads a line of a packet that was for `core`. Returns whether the caches served it.
-    pub(crate) fn steered_read(&mut self, sh: &mut Shared, device: usize, line: Line, core: usize) -> bool {
+    pub(crate) fn steered_read(
+        &mut self,
+        sh: &mut Shared<T>,
+        device: usize,
+        line: Line,
+        core: usize,
+    ) -> bool {
         let ways = &self.sets[self.index(line)].ways;
-        if ways.find(line.tag()).is_some_and(|way| ways.state(way) & PAYLOAD != 0) {
+        if ways.find(T::of(line)).is_some_and(|way| ways.state(way) & PAYLOAD != 0) {
             sh.steering.payload_read_by_device(core);
         }
         self.dma_read(sh, device, line)
@@ -66,10 +72,10 @@ impl NonInclusive {
 
     /// Invalidates the line of a consumed buffer in LLC and MLCs without a write-back (self-invalidating buffers,
     /// algorithms.md 4.6).
-    pub(crate) fn discard(&mut self, sh: &mut Shared, line: Line) {
+    pub(crate) fn discard(&mut self, sh: &mut Shared<T>, line: Line) {
         let at = self.index(line);
         self.drop_mlc_copies(sh, at, line);
-        if let Some(way) = self.sets[at].ways.find(line.tag()) {
+        if let Some(way) = self.sets[at].ways.find(T::of(line)) {
             self.remove(sh, at, way);
         }
     }

@@ -5,13 +5,13 @@
 use super::NonInclusive;
 use crate::audit::Resident;
 use crate::directory::Holder;
-use crate::line::{Line, NO_TAG};
+use crate::line::{Line, LineTag};
 
-impl NonInclusive {
+impl<T: LineTag, const L: usize> NonInclusive<T, L> {
     pub(crate) fn residents(&self) -> impl Iterator<Item = Resident> + '_ {
         self.sets.entries().iter().enumerate().flat_map(move |(at, set)| {
-            (0..16)
-                .filter(move |way| set.ways.tag(*way) != NO_TAG)
+            (0..L as u32)
+                .filter(move |way| set.ways.tag(*way) != T::NONE)
                 .map(move |way| Resident::new(self.line_at(at, set.ways.tag(way)), way, set.ways.state(way)))
         })
     }
@@ -22,7 +22,7 @@ impl NonInclusive {
         })
     }
 
-    fn line_at(&self, at: usize, tag: u16) -> Line {
-        Line::at_llc_place(at, self.places, tag)
+    fn line_at(&self, at: usize, tag: T) -> Line {
+        tag.at_llc_place(at, self.places)
     }
 }

@@ -420,6 +420,15 @@ proptest! {
     }
 
     #[test]
+    fn with_wide_tags(seed in 0u64..1000, steps in prop::collection::vec(step(), 100..200)) {
+        for mut spec in [skylake(), haswell()] {
+            // More lines than tags of 16 bits tell apart.
+            spec.dram.capacity_gib = Some(4);
+            check(&spec, seed, &steps);
+        }
+    }
+
+    #[test]
     fn inclusive(seed in 0u64..1000, steps in prop::collection::vec(step(), 100..400)) {
         check(&haswell(), seed, &steps);
     }

@@ -73,7 +73,7 @@ impl World {
         let mut map = AddressMap::new(spec, rules.slice_hash, Sampling::EXACT, 1, 1);
         let region = map.huge(2 << 20).expect("memory is empty");
         // One LLC set: same MLC set, same slice, same index bits above the MLC's.
-        let spread = (spec.llc.sets / spec.mlc.sets) as u16;
+        let spread = spec.llc.sets / spec.mlc.sets;
         let place = |line: &Line| (line.set(), line.slice(), line.tag() % spread);
         let first = place(&region.lines()[0]);
         let lines = region.lines().iter().filter(|line| place(line) == first).copied().collect();
