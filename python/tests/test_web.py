@@ -169,6 +169,23 @@ def test_a_link_without_the_token_works_in_another_tab(page, served):
     )
 
 
+def test_a_key_goes_on_from_the_one_before_however_late_the_server_answers(page, served):
+    start_playground(page, served, f"scenario={FLAGSHIP}&policy=default&speed=4")
+    bar = page.get_by_role("slider", name="Mask of fastclick")
+    held = []
+    page.route("**/turn", lambda order: order.continue_() if held else held.append(order))
+    with page.expect_request("**/turn"):
+        bar.press("-")
+    # The page believes that some seconds have passed, and draws what the server shows in the meantime.
+    page.evaluate("() => { const now = performance.now.bind(performance); performance.now = () => now() + 6_000; }")
+    state = page.locator(".panel-head .note").first
+    before = state.text_content()
+    page.wait_for_function("before => document.querySelector('.panel-head .note').textContent !== before", arg=before)
+    bar.press("-")
+    held[0].continue_()
+    page.wait_for_function("/masks=fastclick(:|%3A)0x1ff/.test(location.hash)")
+
+
 def test_the_keyboard_turns_what_the_pointer_turns(page, served):
     start_playground(page, served, f"scenario={FLAGSHIP}&policy=default&speed=4")
     bar = page.get_by_role("slider", name="Mask of fastclick")

@@ -11,20 +11,25 @@ const ROW = 27;
 const BAR = 17;
 /** Width of a bar's edge that widens it instead of moving it, pixels. */
 const EDGE = 9;
-/** How long a wish is shown without the server having set it, ms. */
+/** How long a wish is shown after the server's answer without a picture that has it, ms. */
 const PATIENCE_MS = 4_000;
 /** Room for the LLC hit ratios at the right, pixels; narrow maps have none. */
 const VALUES = 58;
 const NARROW = 420;
 
 export class WayMap {
-  /** `onMask(name, mask)` and `onDcaWays(mask)` are called with wishes; `can(kind)` says what may be turned. */
+  /**
+   * `onMask(name, mask)` and `onDcaWays(mask)` are called with wishes, and return promises that resolve when the server has
+   * answered; `can(kind)` says what may be turned.
+   */
   constructor({ onMask, onDcaWays, can, label = "Way map" }) {
     this.onMask = onMask;
     this.onDcaWays = onDcaWays;
     this.can = can;
     this.svg = s("svg", { class: "way-map", role: "group", "aria-label": label });
     this.rows = new Map();
+    /** What is asked for, by row: rows are built anew when the width, or what there is to show, changes. */
+    this.wishes = new Map();
     this.width = 0;
     this.shape = "";
     this.observer = new ResizeObserver(([entry]) => {
@@ -146,6 +151,9 @@ class Row {
     this.name = row.name;
     this.least = row.least;
     this.turns = row.turns;
+    if (!map.wishes.has(row.key)) map.wishes.set(row.key, {});
+    /** `bits` that were asked for, `asked`: the order under way, `until` when they are shown after it. */
+    this.wish = map.wishes.get(row.key);
     this.top = top + (ROW - BAR) / 2;
     const room = Math.floor((map.labels - 8) / 7);
     const short = row.name.length > room ? `${row.name.slice(0, room - 1)}…` : row.name;
@@ -159,7 +167,7 @@ class Row {
     if (row.turns) this.makeTurnable();
     else this.bar.setAttribute("role", "img");
     this.group = s("g", {}, this.label, this.note, this.bar, this.ghost, this.value);
-    this.setGhost(null);
+    this.setGhost(this.wish.bits ?? null);
   }
 
   makeTurnable() {
@@ -176,8 +184,10 @@ class Row {
 
   update(row) {
     this.bits = row.bits;
-    const isSettled = this.wish === row.bits || performance.now() > this.until;
-    if (this.wish !== undefined && isSettled && !this.map.drag) this.setGhost(null);
+    // While an order is under way, the next key goes on from the wish, however long the server takes.
+    const { wish } = this;
+    const isSettled = !wish.asked && (wish.bits === row.bits || performance.now() > wish.until);
+    if (wish.bits !== undefined && isSettled && !this.map.drag) this.setGhost(null);
     const shown = row.bits ?? 0;
     const drawn = `${shown}/${row.fill}/${colour(row.fill)}`;
     if (drawn !== this.drawn) {
@@ -202,7 +212,7 @@ class Row {
   }
 
   describe(row) {
-    const bits = this.wish ?? row.bits;
+    const bits = this.wish.bits ?? row.bits;
     const ways = this.map.ways;
     const text = bits === null ? "unknown" : bits === 0 && row.note ? row.note : spoken(bits, ways);
     if (!this.turns) {
@@ -218,27 +228,33 @@ class Row {
 
   /** The span that is shown: the wish, else the mask. */
   span() {
-    return hull(this.wish ?? this.bits ?? 0, this.map.ways);
+    return hull(this.wish.bits ?? this.bits ?? 0, this.map.ways);
   }
 
   /** Shows a wish. */
   wants(span) {
     const bits = spanBits(span.low, span.count);
-    this.until = performance.now() + PATIENCE_MS;
+    this.wish.until = performance.now() + PATIENCE_MS;
     this.setGhost(bits);
     setAttributes(this.bar, { "aria-valuenow": span.low, "aria-valuetext": spoken(bits, this.map.ways) });
   }
 
   /** Asks for the wish, if it is another than before. */
   order(before) {
-    if (this.wish === undefined || this.wish === before) return;
-    const mask = maskText(this.wish, this.map.ways);
-    if (this.kind === "dca") this.map.onDcaWays(mask);
-    else this.map.onMask(this.name, mask);
+    const { wish } = this;
+    if (wish.bits === undefined || wish.bits === before) return;
+    const mask = maskText(wish.bits, this.map.ways);
+    const asked = this.kind === "dca" ? this.map.onDcaWays(mask) : this.map.onMask(this.name, mask);
+    wish.asked = asked;
+    asked.finally(() => {
+      if (wish.asked !== asked) return;
+      wish.asked = null;
+      wish.until = performance.now() + PATIENCE_MS;
+    });
   }
 
   setGhost(bits) {
-    this.wish = bits ?? undefined;
+    this.wish.bits = bits ?? undefined;
     this.ghost.setAttribute("visibility", bits === null ? "hidden" : "visible");
     if (bits === null) return;
     const { low, count } = hull(bits, this.map.ways);
@@ -252,7 +268,7 @@ class Row {
     if (next === null) return;
     event.preventDefault();
     event.stopPropagation();
-    const before = this.wish ?? this.bits;
+    const before = this.wish.bits ?? this.bits;
     this.wants(next);
     this.order(before);
   }
@@ -281,7 +297,7 @@ class Row {
     this.bar.setPointerCapture(event.pointerId);
     const { way, part } = this.place(event);
     const from = this.span();
-    const before = this.wish ?? this.bits;
+    const before = this.wish.bits ?? this.bits;
     this.map.drag = true;
     this.bar.classList.add("held");
     const move = (moved) => {

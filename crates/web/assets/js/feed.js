@@ -104,18 +104,22 @@ export class LatestOrder {
   constructor(send) {
     this.send = send;
     this.waiting = null;
-    this.isBusy = false;
+    this.busy = null;
   }
 
-  async give(order) {
+  /** Resolves when the server has answered to this order or to a newer one, and none is under way. */
+  give(order) {
     this.waiting = { order };
-    if (this.isBusy) return;
-    this.isBusy = true;
+    this.busy ??= this.sendAll();
+    return this.busy;
+  }
+
+  async sendAll() {
     while (this.waiting !== null) {
       const next = this.waiting.order;
       this.waiting = null;
       await this.send(next);
     }
-    this.isBusy = false;
+    this.busy = null;
   }
 }
