@@ -10,7 +10,7 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro128PlusPlus;
 use std::hint::black_box;
 use std::time::Duration;
-use waykeeper_silicon::{AddressMap, Chip, ChipSpec, Fill, Line, OneLevel, Region, Rules, Sampling};
+use waykeeper_silicon::{AddressMap, Chip, ChipSpec, Fill, Line, OneLevel, Region, Sampling};
 
 /// Accesses ahead of the present one that are prefetched (performance.md 1: 8-32).
 const AHEAD: usize = 16;
@@ -140,7 +140,7 @@ type Trace = fn(Sampling) -> Vec<Event>;
 
 fn map(sampling: Sampling) -> AddressMap {
     let spec = ChipSpec::built_in("gold-6140").expect("built in");
-    AddressMap::new(&spec, Rules::default().slice_hash, sampling, 3, 5)
+    AddressMap::new(&spec, sampling, 3, 5)
 }
 
 fn random(sampling: Sampling) -> Vec<Event> {
@@ -232,7 +232,7 @@ fn chip(c: &mut Criterion) {
     for (mode, sampling) in [("chip_exact", Sampling::EXACT), ("chip_1_32", Sampling::DEFAULT)] {
         for (name, trace) in traces {
             let events = trace(sampling);
-            let mut chip = Chip::new(&spec, Rules::default(), sampling, 1);
+            let mut chip = Chip::new(&spec, sampling, 1);
             replay(&mut chip, &events);
             let mut counted = vec![("sampled", 1)];
             if sampling != Sampling::EXACT {

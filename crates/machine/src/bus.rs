@@ -200,12 +200,12 @@ impl ClassMean {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use waykeeper_silicon::{AddressMap, Rules, Sampling, SliceHash};
+    use waykeeper_silicon::{AddressMap, Sampling};
 
     fn bus(ghz: f64) -> Bus {
         let mut spec = ChipSpec::built_in("gold-6140").expect("a built-in chip");
         spec.ghz = ghz;
-        let chip = Chip::new(&spec, Rules::default(), Sampling::EXACT, 1);
+        let chip = Chip::new(&spec, Sampling::EXACT, 1);
         Bus::new(&spec, chip)
     }
 
@@ -213,7 +213,7 @@ mod tests {
     fn a_prefetched_line_costs_what_a_line_of_a_stream_costs() {
         let mut bus = bus(2.3);
         let spec = ChipSpec::built_in("gold-6140").expect("a built-in chip");
-        let mut memory = AddressMap::new(&spec, SliceHash::Uniform, Sampling::EXACT, 1, 1);
+        let mut memory = AddressMap::new(&spec, Sampling::EXACT, 1, 1);
         let line = memory.ordinary(4096).expect("memory is empty").lines()[0];
         let stream = bus.streaming;
         // Memory is idle: 11.5 ns from there, 2.2 once the MLC holds it.

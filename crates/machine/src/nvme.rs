@@ -94,7 +94,7 @@ mod tests {
     use crate::bus::Bus;
     use crate::random::Stream;
     use crate::ssd::ArraySpec;
-    use waykeeper_silicon::{Chip, ChipSpec, Rules, Sampling, SliceHash};
+    use waykeeper_silicon::{Chip, ChipSpec, Sampling};
 
     #[test]
     fn two_pages_stand_in_a_command_and_more_in_a_list() {
@@ -105,8 +105,8 @@ mod tests {
     #[test]
     fn a_command_is_read_whole_and_a_completion_written_in_part() {
         let spec = ChipSpec::built_in("e5-2630v3").unwrap();
-        let mut map = AddressMap::new(&spec, SliceHash::Uniform, Sampling::EXACT, 1, 1);
-        let mut bus = Bus::new(&spec, Chip::new(&spec, Rules::default(), Sampling::EXACT, 1));
+        let mut map = AddressMap::new(&spec, Sampling::EXACT, 1, 1);
+        let mut bus = Bus::new(&spec, Chip::new(&spec, Sampling::EXACT, 1));
         let mut array = Array::new(0, ArraySpec::default(), Stream::new(1, "ssd"));
         let mut rings = Rings::new(&mut map, 2).unwrap();
         for _ in 0..8 {

@@ -22,14 +22,14 @@ pub(crate) fn line_ns(chip: &Chip, device: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use waykeeper_silicon::{AddressMap, ChipSpec, Rules, Sampling, SliceHash};
+    use waykeeper_silicon::{AddressMap, ChipSpec, Sampling};
 
     #[test]
     fn only_a_device_that_writes_memory_waits_and_only_for_a_backlog() {
         let mut spec = ChipSpec::built_in("gold-6140").unwrap();
         spec.dram.channels = 1;
-        let mut memory = AddressMap::new(&spec, SliceHash::Uniform, Sampling::EXACT, 1, 1);
-        let mut chip = Chip::new(&spec, Rules::default(), Sampling::EXACT, 1);
+        let mut memory = AddressMap::new(&spec, Sampling::EXACT, 1, 1);
+        let mut chip = Chip::new(&spec, Sampling::EXACT, 1);
         let region = memory.ordinary(1 << 20).unwrap();
         chip.set_dca(0, DcaMode::Off);
         assert_eq!(line_ns(&chip, 0), 0.0);

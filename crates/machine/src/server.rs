@@ -103,9 +103,8 @@ impl Machine {
     pub fn new(scenario: Arc<Scenario>, options: RunOptions) -> Result<Machine, ScenarioError> {
         let spec = &scenario.chip;
         let seed = options.seed;
-        let mut memory =
-            AddressMap::new(spec, scenario.rules.slice_hash, options.sampling, seed, options.sample_seed);
-        let mut chip = Chip::new(spec, scenario.rules, options.sampling, seed);
+        let mut memory = AddressMap::new(spec, options.sampling, seed, options.sample_seed);
+        let mut chip = Chip::new(spec, options.sampling, seed);
         set_initial_knobs(&scenario, &mut chip);
         let mut bus = Bus::new(spec, chip);
         bus.meters = vec![Meter::default(); scenario.workloads.len()];

@@ -157,6 +157,8 @@ pub struct AddressMap {
     /// The MLC sets in the sample, in ascending order; a set's dense index is its place here.
     sampled: Vec<u32>,
     mlc_set_bits: u32,
+    /// Bits of the index of an LLC set above those of the MLC's.
+    llc_bits: u32,
     slices: u32,
     /// Handles of the chip's layout, from tag, set and slice.
     pack: fn(u32, u32, u32) -> Line,
@@ -191,13 +193,7 @@ impl Lent {
 impl AddressMap {
     /// The memory of a chip. `sample_seed` chooses the sampled sets and nothing else; `seed` chooses where
     /// memory is placed, so that the error of sampling can be separated from the effect of a layout.
-    pub fn new(
-        spec: &ChipSpec,
-        hash: SliceHash,
-        sampling: Sampling,
-        seed: u64,
-        sample_seed: u64,
-    ) -> AddressMap {
+    pub fn new(spec: &ChipSpec, sampling: Sampling, seed: u64, sample_seed: u64) -> AddressMap {
         let sets = spec.mlc.sets;
         let kept = (sets / sampling.factor()).max(1) as usize;
         // One random set in each of as many equal ranges. Strided sets would resonate with packet buffers, which are
@@ -216,9 +212,10 @@ impl AddressMap {
             sampling,
             sampled: sampled.collect(),
             mlc_set_bits,
+            llc_bits: spec.llc.sets.trailing_zeros() - mlc_set_bits,
             slices: spec.llc.slices,
             pack: if spec.has_wide_tags() { u32::pack } else { u16::pack },
-            hash,
+            hash: spec.rules.slice_hash,
             huge_pages,
             frames: Vec::new(),
             rng,
@@ -375,6 +372,13 @@ impl AddressMap {
                 let start = (index ^ above >> 4).wrapping_mul(0x9e37_79b1) >> 12;
                 (start + (above & 15)) % self.slices
             }
+            SliceHash::Rounds => {
+                // The bits of the LLC's index above the MLC's go first, as `Places` has them.
+                let index = address & ((1 << self.mlc_set_bits) - 1);
+                let start = index.wrapping_mul(0x9e37_79b1) >> 12;
+                let round = address >> (self.mlc_set_bits + self.llc_bits);
+                (start + round) % self.slices
+            }
         }
     }
 }
@@ -397,7 +401,7 @@ mod tests {
 
     fn map(sampling: u32) -> AddressMap {
         let spec = ChipSpec::built_in("gold-6140").unwrap();
-        AddressMap::new(&spec, SliceHash::Uniform, Sampling::one_in(sampling).unwrap(), 1, 1)
+        AddressMap::new(&spec, Sampling::one_in(sampling).unwrap(), 1, 1)
     }
 
     #[test]
@@ -449,7 +453,7 @@ mod tests {
         let spec = ChipSpec::built_in("gold-6140").unwrap();
         let sets = |sample_seed| {
             let sampling = Sampling::one_in(64).unwrap();
-            AddressMap::new(&spec, SliceHash::Uniform, sampling, 1, sample_seed).sampled
+            AddressMap::new(&spec, sampling, 1, sample_seed).sampled
         };
         for seed in 0..20 {
             // 1024 sets, one in 64: sixteen ranges of 64.

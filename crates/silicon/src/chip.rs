@@ -10,7 +10,6 @@ use crate::dca::{DcaRegisters, RegisterError};
 use crate::dram::Dram;
 use crate::evictions::EvictionCount;
 use crate::line::Line;
-use crate::rules::Rules;
 use crate::shared::{DEVICE_OWNER, DcaMode};
 use crate::socket::Socket;
 use crate::spec::ChipSpec;
@@ -86,8 +85,8 @@ pub struct Chip {
 
 impl Chip {
     /// A cold chip with every core on all ways and DCA on. `seed` drives its random choices.
-    pub fn new(spec: &ChipSpec, rules: Rules, sampling: Sampling, seed: u64) -> Chip {
-        let rules = rules.without_inclusive_ways_if(spec.llc.inclusive_ways.is_none());
+    pub fn new(spec: &ChipSpec, sampling: Sampling, seed: u64) -> Chip {
+        let rules = spec.rules.without_inclusive_ways_if(spec.llc.inclusive_ways.is_none());
         let (narrow, wide) = if spec.has_wide_tags() {
             let mut unused = spec.clone();
             unused.cores = 1;
@@ -132,7 +131,9 @@ impl Chip {
 
     #[inline(never)]
     fn read_miss(&mut self, core: usize, index: usize, line: Line, fill: Fill) -> Level {
-        if let Some(wide) = &mut self.wide {
+        if line.is_wide()
+            && let Some(wide) = &mut self.wide
+        {
             return read_wide(wide, core, line, fill);
         }
         self.narrow.read_miss(core, index, line, fill)
@@ -140,7 +141,9 @@ impl Chip {
 
     #[inline(never)]
     fn write_miss(&mut self, core: usize, index: usize, line: Line, fill: Fill) -> Level {
-        if let Some(wide) = &mut self.wide {
+        if line.is_wide()
+            && let Some(wide) = &mut self.wide
+        {
             return write_wide(wide, core, line, fill);
         }
         self.narrow.write_miss(core, index, line, fill)
@@ -175,14 +178,10 @@ impl Chip {
 
     #[inline(never)]
     fn fetch_missing(&mut self, core: usize, index: usize, line: Line, useful: bool) -> Level {
-        let level = if let Some(wide) = &mut self.wide {
-            if wide.lacks(core, line).is_none() {
-                return Level::Mlc;
-            }
-            read_wide(wide, core, line, Fill::Ordinary)
-        } else {
-            self.read_miss(core, index, line, Fill::Ordinary)
-        };
+        if self.wide.as_mut().is_some_and(|wide| wide.lacks(core, line).is_none()) {
+            return Level::Mlc;
+        }
+        let level = self.read_miss(core, index, line, Fill::Ordinary);
         let counters = of_socket!(mut self, socket => &mut socket.shared.prefetches[core]);
         counters.llc_misses += u64::from(level == Level::Memory);
         counters.llc_hits += u64::from(level != Level::Memory);
@@ -244,6 +243,16 @@ impl Chip {
     /// Consumed buffers are invalidated without being written back. An inclusive LLC cannot.
     pub fn discard_all(&mut self, lines: &[Line]) {
         of_socket!(mut self, socket => socket.discard_all(lines));
+    }
+
+    /// Lines leave all caches, as CLFLUSH does it: dirty ones are written to memory.
+    pub fn flush_all(&mut self, lines: &[Line]) {
+        of_socket!(mut self, socket => lines.iter().for_each(|line| socket.flush(*line)));
+    }
+
+    /// The level that would serve a read of `core`. Changes nothing.
+    pub fn level_of(&self, core: usize, line: Line) -> Level {
+        of_socket!(self, socket => socket.level_of(core, line))
     }
 
     /// The register that says where IDIO sends payload for a core.

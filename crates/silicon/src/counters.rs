@@ -75,6 +75,8 @@ pub struct ChipCounters {
     pub memory_writes: u64,
     /// Of the lines written, dirty LLC evictions.
     pub dirty_evictions: u64,
+    /// Of the lines written, dirty MLC victims that the LLC did not take, and flushed lines.
+    pub write_backs: u64,
     /// Of the lines written, device writes that bypassed the caches.
     pub uncached_writes: u64,
     /// Lines inserted into the LLC.

@@ -284,6 +284,25 @@ impl<T: LineTag> Inclusive<T> {
         found.is_some()
     }
 
+    /// A line leaves LLC and MLCs; a dirty one is written to memory.
+    pub(crate) fn flush(&mut self, sh: &mut Shared<T>, line: Line) {
+        let at = self.index(line);
+        let Some(way) = self.sets[at].ways.find(T::of(line)) else { return };
+        let holder = std::mem::replace(&mut self.sets[at].holder[way as usize], NO_HOLDER);
+        let dropped = invalidate_mlcs(sh, line, holder);
+        let set = &mut self.sets[at];
+        let dirty = dropped & mlc::DIRTY != 0 || set.ways.state(way) & DIRTY != 0;
+        sh.llc_removed(set.ways.owner(way));
+        set.ways.free(way);
+        if dirty {
+            sh.write_back(line);
+        }
+    }
+
+    pub(crate) fn has(&self, line: Line) -> bool {
+        self.sets[self.index(line)].ways.find(T::of(line)).is_some()
+    }
+
     pub(crate) fn residents(&self) -> impl Iterator<Item = crate::audit::Resident> + '_ {
         self.sets.iter().enumerate().flat_map(move |(at, set)| {
             (0..32).filter(move |way| set.ways.tag(*way) != T::NONE).map(move |way| {

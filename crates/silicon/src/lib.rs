@@ -17,6 +17,7 @@ mod directory;
 mod dram;
 mod evictions;
 mod gather;
+mod history;
 mod inclusive;
 mod level;
 mod line;

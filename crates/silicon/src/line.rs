@@ -3,9 +3,9 @@
 //! A handle packs the line's tag, its (dense, sampled) MLC set and its LLC slice into 64 bits, so that the hot path
 //! neither hashes nor divides. Handles are made by [`crate::AddressMap`] alone.
 //!
-//! There are two layouts. A chip of up to 16 ways has tags of 16 bits, so that the tags of a set are half a line of the
-//! machine that runs the model. A larger one has tags of 32 bits, of which 31 are used; the upper 8 of these are the
-//! slice.
+//! There are two layouts. A chip of up to 16 ways without the rules of later chips has tags of 16 bits, so that the tags of
+//! a set are half a line of the machine that runs the model. A larger one has tags of 32 bits, of which 31 are used; the
+//! upper 8 of these are the slice.
 //!
 //! | bits | 63 | 62..32 | 31 | 30..15 | 14..12 | 11..10 | 9..0 |
 //! | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -41,6 +41,9 @@ pub(crate) trait LineTag: Copy + Eq + Debug + 'static {
     const SLICES: u32;
     /// Tags that lines of one set and slice may have: 0 to this, without it.
     const ADDRESSES: u32;
+    /// Whether a socket with such tags has the rules that only later chips have ([`crate::Rules`]): those of the others
+    /// cost each of their accesses nothing.
+    const LATER_RULES: bool;
 
     /// Bits for the slice in the index of an LLC set, for a chip of so many slices.
     fn slice_bits(slices: u32) -> u32;
@@ -110,6 +113,7 @@ impl LineTag for u16 {
     const SET_BITS: u32 = 10;
     const SLICES: u32 = 1 << SLICE_BITS;
     const ADDRESSES: u32 = u16::MAX as u32;
+    const LATER_RULES: bool = false;
 
     /// Always the same: the slice is moved together with the bits above it.
     fn slice_bits(_: u32) -> u32 {
@@ -176,6 +180,7 @@ impl LineTag for u32 {
     const SET_BITS: u32 = 12;
     const SLICES: u32 = 1 << (31 - ADDRESS_BITS);
     const ADDRESSES: u32 = 1 << ADDRESS_BITS;
+    const LATER_RULES: bool = true;
 
     fn slice_bits(slices: u32) -> u32 {
         slices.next_power_of_two().ilog2()
@@ -246,7 +251,7 @@ impl Line {
     }
 
     #[inline(always)]
-    fn is_wide(self) -> bool {
+    pub(crate) fn is_wide(self) -> bool {
         self.0.get() & WIDE != 0
     }
 

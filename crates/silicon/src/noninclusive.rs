@@ -5,11 +5,13 @@
 //! or programs.
 
 mod devices;
+mod insertion;
 mod steered;
 mod view;
 
 use crate::directory::{Directory, Holder};
 use crate::evictions::EvictionReason;
+use crate::history::History;
 use crate::line::{Line, LineTag, Places};
 use crate::mlc::{self, MlcVictim};
 use crate::rules::{InclusiveVictim, Migration, Replacement};
@@ -17,8 +19,9 @@ use crate::shared::{Arrival, Shared};
 use crate::simd::prefetch;
 use crate::spec::ChipSpec;
 use crate::table::Table;
-use crate::ways::{AGE, COPY, Chooser, DIRTY, Evicted, IO, MaskLanes, PAYLOAD, UNCONSUMED, Ways, promoted};
+use crate::ways::{AGE, COPY, Chooser, DIRTY, IO, MaskLanes, PAYLOAD, UNCONSUMED, Ways, promoted};
 use crate::{Fill, Level};
+use insertion::{insert, insert_copy, leave, remembered, remove};
 use waykeeper_units::WayMask;
 
 /// A set's ways and its directory entries: two neighbouring lines of the machine that runs the model.
@@ -46,6 +49,8 @@ pub(crate) struct NonInclusive<T, const L: usize> {
     sets: Table<Set<T, L>>,
     places: Places,
     core_masks: Table<MaskLanes<L>>,
+    /// The same without the DCA ways; where nothing would be left, with them.
+    outside_dca: Table<MaskLanes<L>>,
     dca_ways: Option<MaskLanes<L>>,
     inclusive: MaskLanes<L>,
     directory_mask: u32,
@@ -53,23 +58,39 @@ pub(crate) struct NonInclusive<T, const L: usize> {
 }
 
 impl<T: LineTag, const L: usize> NonInclusive<T, L> {
-    pub(crate) fn new(spec: &ChipSpec, shared: &Shared<T>) -> NonInclusive<T, L> {
+    pub(crate) fn new(spec: &ChipSpec, shared: &mut Shared<T>) -> NonInclusive<T, L> {
         let places = Places::new::<T>(shared.mlc_sets(), spec.llc.slices);
         let count = places.count((spec.llc.sets / spec.mlc.sets).ilog2());
         let lru = shared.rules.replacement == Replacement::Lru;
-        NonInclusive {
+        shared.history = History::new(count, shared.rules.reuse_history);
+        let core_masks = Table::filled(spec.cores as usize, MaskLanes::new(WayMask::full(spec.llc.ways)));
+        let mut new = NonInclusive {
             sets: Table::filled(count, Set { ways: Ways::EMPTY, directory: Directory::EMPTY }),
             places,
-            core_masks: Table::filled(spec.cores as usize, MaskLanes::new(WayMask::full(spec.llc.ways))),
+            outside_dca: core_masks.clone(),
+            core_masks,
             dca_ways: spec.llc.dca_ways.map(MaskLanes::new),
             inclusive: MaskLanes::new(spec.llc.inclusive_ways.unwrap_or_default()),
             directory_mask: (1 << shared.rules.directory_ways) - 1,
             recency: if lru { vec![std::array::from_fn(|way| way as u8); count] } else { Vec::new() },
+        };
+        new.leave_out_dca();
+        new
+    }
+
+    /// Brings `outside_dca` up to date.
+    fn leave_out_dca(&mut self) {
+        let dca = self.dca_ways.as_ref().map_or(0, MaskLanes::bits);
+        for (core, outside) in self.outside_dca.entries_mut().iter_mut().enumerate() {
+            let all = self.core_masks[core];
+            let left = all.bits() & !dca;
+            *outside = if left == 0 { all } else { MaskLanes::new(WayMask::from_bits(left)) };
         }
     }
 
     pub(crate) fn set_core_mask(&mut self, core: usize, mask: WayMask) {
         self.core_masks[core] = MaskLanes::new(mask);
+        self.leave_out_dca();
     }
 
     pub(crate) fn core_mask(&self, core: usize) -> WayMask {
@@ -78,6 +99,7 @@ impl<T: LineTag, const L: usize> NonInclusive<T, L> {
 
     pub(crate) fn set_dca_ways(&mut self, mask: WayMask) {
         self.dca_ways = Some(MaskLanes::new(mask));
+        self.leave_out_dca();
     }
 
     #[inline(always)]
@@ -133,7 +155,7 @@ impl<T: LineTag, const L: usize> NonInclusive<T, L> {
             }
             None => {
                 sh.memory_read(line);
-                (Level::Memory, Arrival::new(0, fill))
+                (Level::Memory, Arrival::new(remembered(sh, at, line), fill))
             }
         };
         self.fill(sh, core, index, line, at, leaving, arrival);
@@ -173,13 +195,15 @@ impl<T: LineTag, const L: usize> NonInclusive<T, L> {
         if state & IO == 0 {
             return self.read_ordinary(sh, at, way, state, fill);
         }
+        let reused = T::LATER_RULES && sh.rules.io_read_is_reuse && sh.rules.reuse_flag;
+        let reused = if reused { mlc::REUSED } else { 0 };
         let dirty = if state & DIRTY != 0 { mlc::DIRTY } else { 0 };
         if self.inclusive.bits() >> way & 1 == 1 {
             // In bits 1-0: stays in place as a clean copy, the MLC's line becomes dirty.
             self.promote(sh, at, way, state & !(DIRTY | UNCONSUMED) | COPY);
-            return Arrival::new(dirty, fill).also(mlc::COPIED);
+            return Arrival::new(dirty | reused, fill).also(mlc::COPIED);
         }
-        self.migrate(sh, at, way, line, dirty, fill)
+        self.migrate(sh, at, way, line, (dirty, reused), fill)
     }
 
     /// Core read, LLC, not IO: the line moves from the LLC to the MLC and has proven reuse.
@@ -203,7 +227,7 @@ impl<T: LineTag, const L: usize> NonInclusive<T, L> {
         at: usize,
         way: u32,
         line: Line,
-        dirty: u8,
+        (dirty, reused): (u8, u8),
         fill: Fill,
     ) -> Arrival {
         let NonInclusive { sets, recency, inclusive, .. } = self;
@@ -215,16 +239,16 @@ impl<T: LineTag, const L: usize> NonInclusive<T, L> {
         remove(sh, &mut set.ways, way);
         sh.chip.migrations += 1;
         if sh.rules.migration == Migration::NoCopy {
-            return Arrival::new(dirty, fill);
+            return Arrival::new(dirty | reused, fill);
         }
         let keeps_dirt = sh.rules.migration == Migration::DirtyCopy && dirty != 0;
         let dirt = if keeps_dirt { DIRTY } else { 0 };
         let state = COPY | IO | dirt | sh.rules.io_age;
         let entry = (state, owner, EvictionReason::MigratedCopy);
         if !insert_copy(sh, set, recency, at, line, (inclusive, spare), entry) {
-            return Arrival::new(dirty, fill);
+            return Arrival::new(dirty | reused, fill);
         }
-        let flags = if keeps_dirt { 0 } else { dirty };
+        let flags = if keeps_dirt { reused } else { dirty | reused };
         Arrival::new(flags, fill).also(mlc::COPIED)
     }
 
@@ -252,7 +276,7 @@ impl<T: LineTag, const L: usize> NonInclusive<T, L> {
             Some(found) => {
                 let state = self.sets[at].ways.state(found);
                 payload = self.demand(sh, core, state);
-                if state & IO == 0 && sh.rules.reuse_flag {
+                if (state & IO == 0 || T::LATER_RULES && sh.rules.io_read_is_reuse) && sh.rules.reuse_flag {
                     flags |= mlc::REUSED;
                 }
                 if state & COPY != 0 {
@@ -264,6 +288,7 @@ impl<T: LineTag, const L: usize> NonInclusive<T, L> {
             None if self.drop_mlc_copies(sh, at, line) => Level::Peer,
             None => {
                 sh.memory_read(line);
+                flags |= remembered(sh, at, line);
                 Level::Memory
             }
         };
@@ -403,15 +428,39 @@ impl<T: LineTag, const L: usize> NonInclusive<T, L> {
             }
         }
         let owner = sh.group_of[core];
-        let NonInclusive { sets, recency, core_masks, .. } = self;
-        // Clean and unproven: usually dropped.
-        if !rule.keep && !rule.chance.hits(sh.random()) {
-            return;
+        let NonInclusive { sets, recency, core_masks, outside_dca, .. } = self;
+        let mut mask = &core_masks[core];
+        // Unproven: usually dropped.
+        if !rule.keep && (!rule.chance.hits(sh.random()) || rule.needs_room && !sets[at].ways.has_room(mask))
+        {
+            return leave(sh, at, victim.line, rule.state);
         }
-        if !rule.keep && rule.needs_room && !sets[at].ways.has_room(&core_masks[core]) {
-            return;
+        if T::LATER_RULES
+            && victim.flags & mlc::REUSED != 0
+            && let Some(outside) = sh.p_outside_dca
+            && outside.hits(sh.random())
+        {
+            mask = &outside_dca[core];
         }
-        insert(sh, &mut sets[at], recency, at, victim.line, &core_masks[core], (rule.state, owner, why));
+        insert(sh, &mut sets[at], recency, at, victim.line, mask, (rule.state, owner, why));
+    }
+
+    /// A line leaves LLC and MLCs; a dirty one is written to memory.
+    pub(crate) fn flush(&mut self, sh: &mut Shared<T>, line: Line) {
+        let at = self.index(line);
+        let mut dirty = self.take_mlc_copies(sh, at, line).is_some_and(|flags| flags & mlc::DIRTY != 0);
+        if let Some(way) = self.sets[at].ways.find(T::of(line)) {
+            dirty |= self.sets[at].ways.state(way) & DIRTY != 0;
+            self.remove(sh, at, way);
+        }
+        if dirty {
+            sh.write_back(line);
+        }
+        remembered(sh, at, line);
+    }
+
+    pub(crate) fn has(&self, line: Line) -> bool {
+        self.sets[self.index(line)].ways.find(T::of(line)).is_some()
     }
 
     /// The line of an MLC victim has a copy in the inclusive ways: the way is freed, and the copy's dirtiness returned;
@@ -454,107 +503,4 @@ impl<T: LineTag, const L: usize> NonInclusive<T, L> {
         }
         true
     }
-}
-
-/// [`NonInclusive::remove`] for callers that already have the set.
-#[inline(always)]
-fn remove<T: LineTag, const L: usize>(sh: &mut Shared<T>, ways: &mut Ways<T, L>, way: u32) {
-    sh.llc_removed(ways.owner(way));
-    ways.free(way);
-}
-
-/// `insert(mask, class)` of microarchitecture.md 4: an empty way, else the victim of microarchitecture.md 5. A dirty
-/// victim is one memory write; the eviction of a `copy` leaves the line in the MLC.
-#[inline(always)]
-fn insert<T: LineTag, const L: usize>(
-    sh: &mut Shared<T>,
-    set: &mut Set<T, L>,
-    recency: &mut [[u8; 32]],
-    at: usize,
-    line: Line,
-    mask: &MaskLanes<L>,
-    (state, owner, why): (u8, u8, EvictionReason),
-) {
-    let mut rule = Chooser { kind: sh.rules.replacement, rng: &mut sh.rng, recency };
-    let gone = set.ways.insert(mask, (T::of(line), state, owner), &mut rule, at);
-    sh.llc_filled(owner);
-    if let Some(gone) = gone {
-        evicted(sh, &set.directory, line, gone, why);
-    }
-}
-
-/// Inserts a copy of a line that an MLC holds into the inclusive ways: into the way `spare` if there is one, else
-/// with probability `p_force`. Returns whether it was inserted.
-#[inline(always)]
-fn insert_copy<T: LineTag, const L: usize>(
-    sh: &mut Shared<T>,
-    set: &mut Set<T, L>,
-    recency: &mut [[u8; 32]],
-    at: usize,
-    line: Line,
-    (inclusive, spare): (&MaskLanes<L>, Option<u32>),
-    (state, owner, why): (u8, u8, EvictionReason),
-) -> bool {
-    if !sh.rules.copies_spare_io {
-        // A migrated copy may displace nothing of value, a read-allocated one may.
-        let put = state & IO == 0 || set.ways.has_room(inclusive) || sh.p_force.hits(sh.random());
-        if put {
-            insert(sh, set, recency, at, line, inclusive, (state, owner, why));
-        }
-        return put;
-    }
-    match spare {
-        Some(way) => put(sh, set, recency, at, line, way, (state, owner, why)),
-        None if sh.p_force.hits(sh.random()) => {
-            insert(sh, set, recency, at, line, inclusive, (state, owner, why));
-        }
-        None => return false,
-    }
-    true
-}
-
-/// Replaces the line of a way.
-#[inline(always)]
-fn put<T: LineTag, const L: usize>(
-    sh: &mut Shared<T>,
-    set: &mut Set<T, L>,
-    recency: &mut [[u8; 32]],
-    at: usize,
-    line: Line,
-    way: u32,
-    (state, owner, why): (u8, u8, EvictionReason),
-) {
-    let mut rule = Chooser { kind: sh.rules.replacement, rng: &mut sh.rng, recency };
-    let gone = set.ways.put(way, (T::of(line), state, owner), &mut rule, at);
-    sh.llc_filled(owner);
-    if let Some(gone) = gone {
-        evicted(sh, &set.directory, line, gone, why);
-    }
-}
-
-/// Counts an eviction. The core whose MLC holds a line owns its copy; any other line belongs to its recorded owner,
-/// and so does unread device data.
-#[inline(always)]
-fn evicted<T: LineTag>(
-    sh: &mut Shared<T>,
-    directory: &Directory<T>,
-    near: Line,
-    gone: Evicted<T>,
-    why: EvictionReason,
-) {
-    let copied = gone.state & (COPY | UNCONSUMED) == COPY;
-    let of = if copied { holder_of(sh, directory, gone.tag.in_set_of(near)) } else { None };
-    sh.llc_evicted(near, gone, of.unwrap_or(gone.owner), why);
-}
-
-/// The group of the core whose MLC holds a line; of several cores the first.
-#[inline(never)]
-fn holder_of<T: LineTag>(sh: &Shared<T>, directory: &Directory<T>, line: Line) -> Option<u8> {
-    let core = match directory.holder(T::of(line))? {
-        Holder::One { core, .. } => core,
-        Holder::Several => {
-            (0..sh.cores()).find(|core| sh.mlc_ref(*core, T::set(line)).find(T::of(line)).is_some())?
-        }
-    };
-    Some(sh.group_of[core])
 }

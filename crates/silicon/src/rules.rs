@@ -6,6 +6,7 @@
 //! checks the variants: each contradicts a published figure, except `dma-update-evicts-first`, `dca-off-updates`,
 //! `permutation-hash` and `no-read-allocate`, which change none. Marks: docs/reference/README.md#marks.
 
+use crate::history::MOST;
 use serde::{Deserialize, Serialize};
 
 /// Which line of a full set is evicted.
@@ -71,6 +72,8 @@ pub enum DmaUpdate {
     EvictFirst,
     /// It becomes young.
     Promotes,
+    /// It becomes one younger than a device allocation: the second write renews the line (M).
+    Renews,
 }
 
 impl DmaUpdate {
@@ -81,6 +84,7 @@ impl DmaUpdate {
             DmaUpdate::KeepsAge => age,
             DmaUpdate::EvictFirst => io_age,
             DmaUpdate::Promotes => 0,
+            DmaUpdate::Renews => io_age.saturating_sub(1),
         }
     }
 }
@@ -94,6 +98,9 @@ pub enum SliceHash {
     Uniform,
     /// The lines of one index in a run of slices fall on distinct slices (McCalpin 2021).
     Permutation,
+    /// The same from page to page: contiguous memory fills each set once before any set a second time, and two 2-MiB pages
+    /// share all their sets, a part of them, or none (M: a region loses lines page by page).
+    Rounds,
 }
 
 /// The rule set. Probabilities are 0..1, ages 0 (keep) to 3 (evict first).
@@ -102,6 +109,8 @@ pub enum SliceHash {
 pub struct Rules {
     /// Victim choice.
     pub replacement: Replacement,
+    /// With [`Replacement::Qlru`], devices evict a random one of the candidates, while cores evict the leftmost.
+    pub device_victim_random: bool,
     /// Core read of an I/O line outside the inclusive ways.
     pub migration: Migration,
     /// Probability that a copy of what an MLC holds displaces a line of value in the inclusive ways (C: 1/8,
@@ -118,8 +127,17 @@ pub struct Rules {
     pub mlc_held_write: MlcHeldWrite,
     /// Lines that proved reuse (filled by an LLC hit) are inserted with age 0 and never dropped (F).
     pub reuse_flag: bool,
+    /// Tags per LLC set of lines that left MLC and LLC, at most 16; a miss on one of them proves reuse as well. 0: none
+    /// are remembered.
+    pub reuse_history: u32,
+    /// A core's read of an I/O line proves reuse.
+    pub io_read_is_reuse: bool,
+    /// Probability that an MLC victim with proven reuse is inserted outside the DCA ways, if its core may allocate there.
+    pub p_outside_dca: f64,
     /// Probability that a clean MLC victim without proven reuse is inserted into the LLC (C: 1/4).
     pub p_insert: f64,
+    /// The same of a dirty one, which is written to memory otherwise (C: 1, it is always inserted).
+    pub p_insert_dirty: f64,
     /// Streaming I/O data without proven reuse may take an empty or evict-first way only, never displace a line of
     /// value (C: A4 Fig. 8b, whose miss rate falls with every way that is taken from the storage program; with the
     /// prototype's fixed 6 % it stays flat from four ways to two).
@@ -157,13 +175,18 @@ impl Default for Rules {
     fn default() -> Rules {
         Rules {
             replacement: Replacement::Qlru,
+            device_victim_random: false,
             migration: Migration::CleanCopy,
             p_force: 0.125,
             copies_spare_io: true,
             inclusive_victim: InclusiveVictim::ToCatWays,
             mlc_held_write: MlcHeldWrite::DcaWays,
             reuse_flag: true,
+            reuse_history: 0,
+            io_read_is_reuse: false,
+            p_outside_dca: 0.0,
             p_insert: 0.25,
+            p_insert_dirty: 1.0,
             stream_needs_room: true,
             ordinary_hit_stays: false,
             dma_update: DmaUpdate::KeepsAge,
@@ -214,7 +237,29 @@ impl Rules {
             ("dca-off-updates", Rules { dca_off_updates: true, ..base }),
             ("dram-without-backlog", Rules { dram_backlog: false, ..base }),
             ("permutation-hash", Rules { slice_hash: SliceHash::Permutation, ..base }),
+            // Rules of later chips.
+            ("reuse-history", Rules { reuse_history: 5, ..base }),
+            ("io-read-is-reuse", Rules { io_read_is_reuse: true, ..base }),
+            ("reuse-outside-dca-ways", Rules { io_read_is_reuse: true, p_outside_dca: 0.5, ..base }),
+            ("dirty-victims-dropped", Rules { p_insert_dirty: 0.25, ..base }),
+            ("device-victim-random", Rules { device_victim_random: true, ..base }),
+            ("dma-update-renews", Rules { dma_update: DmaUpdate::Renews, io_age: 2, ..base }),
+            ("rounds-hash", Rules { slice_hash: SliceHash::Rounds, ..base }),
         ]
+    }
+
+    /// Whether a rule is in force that only later chips have ([`crate::line::LineTag::LATER_RULES`]).
+    pub(crate) fn are_later(&self) -> bool {
+        self.reuse_history > 0
+            || self.io_read_is_reuse
+            || self.p_outside_dca > 0.0
+            || self.p_insert_dirty < 1.0
+            || self.device_victim_random
+    }
+
+    /// Whether no rule differs from the default.
+    pub(crate) fn are_default(&self) -> bool {
+        *self == Rules::default()
     }
 
     /// These rules on a non-inclusive LLC without inclusive ways (gem5's, algorithms.md 4.3): a line is in the LLC or
@@ -232,8 +277,13 @@ impl Rules {
     /// # Errors
     /// `(key, value, what would do)` of the first bad one.
     pub fn check(&self) -> Result<(), (&'static str, String, &'static str)> {
-        let chances =
-            [("p_force", self.p_force), ("p_insert", self.p_insert), ("p_io_young", self.p_io_young)];
+        let chances = [
+            ("p_force", self.p_force),
+            ("p_insert", self.p_insert),
+            ("p_insert_dirty", self.p_insert_dirty),
+            ("p_io_young", self.p_io_young),
+            ("p_outside_dca", self.p_outside_dca),
+        ];
         if let Some((key, value)) = chances.iter().find(|(_, p)| !(0.0..=1.0).contains(p)) {
             return Err((key, value.to_string(), "a probability from 0 to 1"));
         }
@@ -245,6 +295,9 @@ impl Rules {
         if !(1..=16).contains(&self.directory_ways) {
             let value = self.directory_ways.to_string();
             return Err(("directory_ways", value, "1 to 16 entries per slice and set"));
+        }
+        if self.reuse_history > MOST as u32 {
+            return Err(("reuse_history", self.reuse_history.to_string(), "0 to 16 tags per slice and set"));
         }
         Ok(())
     }

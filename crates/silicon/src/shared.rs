@@ -6,9 +6,10 @@ use crate::address::Sampling;
 use crate::counters::{ChipCounters, DcaCounters, DeviceCounters, PrefetchCounters, SET_GROUPS};
 use crate::dram::Dram;
 use crate::evictions::{EvictionReason, Evictions};
+use crate::history::History;
 use crate::line::{Line, LineTag};
 use crate::mlc::{self, MlcSet, MlcVictim};
-use crate::rules::{Chance, Rules};
+use crate::rules::{Chance, Replacement, Rules};
 use crate::spec::ChipSpec;
 use crate::steering::Steering;
 use crate::table::Table;
@@ -39,6 +40,12 @@ pub(crate) struct Shared<T> {
     /// What is done with an MLC victim that has these flags, unless the inclusive ways hold a copy.
     pub victims: [VictimRule; 8],
     pub p_io_young: Chance,
+    /// [`Rules::replacement`] for devices.
+    pub device_replacement: Replacement,
+    /// [`Rules::p_outside_dca`], if it is not 0.
+    pub p_outside_dca: Option<Chance>,
+    /// Tags of lines that left MLC and LLC. Only a non-inclusive LLC fills it.
+    pub history: Option<History<T>>,
     pub rng: Xoshiro128PlusPlus,
     mlcs: Table<MlcSet<T>>,
     mlc_sets: usize,
@@ -81,6 +88,12 @@ impl<T: LineTag> Shared<T> {
             p_force: Chance::new(rules.p_force),
             victims: std::array::from_fn(|flags| VictimRule::new(&rules, flags as u8)),
             p_io_young: Chance::new(rules.p_io_young),
+            device_replacement: match rules.replacement {
+                Replacement::Qlru if rules.device_victim_random => Replacement::QlruRandom,
+                kind => kind,
+            },
+            p_outside_dca: (rules.p_outside_dca > 0.0).then(|| Chance::new(rules.p_outside_dca)),
+            history: None,
             rng: Xoshiro128PlusPlus::seed_from_u64(seed ^ 0x51_11c0),
             mlcs: Table::filled(mlc_sets * cores, MlcSet::EMPTY),
             mlc_sets,
@@ -229,6 +242,12 @@ impl<T: LineTag> Shared<T> {
         self.dram.moved(T::channel(line, self.channels));
     }
 
+    /// A dirty line leaves the caches for memory, and no line of the LLC evicted it.
+    pub(crate) fn write_back(&mut self, line: Line) {
+        self.chip.write_backs += 1;
+        self.memory_write(line);
+    }
+
     /// A device write that bypasses the caches.
     #[inline(always)]
     pub(crate) fn uncached_write(&mut self, device: usize, line: Line) {
@@ -292,8 +311,8 @@ impl VictimRule {
         let age = if has(mlc::REUSED) { rules.reused_age } else { rules.victim_age };
         VictimRule {
             state: age | if has(mlc::DIRTY) { ways::DIRTY } else { 0 },
-            keep: has(mlc::REUSED) || has(mlc::DIRTY),
-            chance: Chance::new(rules.p_insert),
+            keep: has(mlc::REUSED) || has(mlc::DIRTY) && rules.p_insert_dirty == 1.0,
+            chance: Chance::new(if has(mlc::DIRTY) { rules.p_insert_dirty } else { rules.p_insert }),
             needs_room: has(mlc::STREAM) && rules.stream_needs_room,
         }
     }

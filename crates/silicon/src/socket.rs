@@ -53,9 +53,9 @@ pub(crate) struct Socket<T, const L: usize> {
 
 impl<T: LineTag, const L: usize> Socket<T, L> {
     pub(crate) fn new(spec: &ChipSpec, rules: Rules, sampling: Sampling, seed: u64) -> Socket<T, L> {
-        let shared = Shared::new(spec, rules, sampling, seed);
+        let mut shared = Shared::new(spec, rules, sampling, seed);
         let llc = match spec.llc.kind {
-            LlcKind::NonInclusive => Llc::NonInclusive(NonInclusive::new(spec, &shared)),
+            LlcKind::NonInclusive => Llc::NonInclusive(NonInclusive::new(spec, &mut shared)),
             LlcKind::Inclusive => Llc::Inclusive(Inclusive::new(spec, &shared)),
         };
         Socket { shared, llc }
@@ -241,6 +241,30 @@ impl<T: LineTag, const L: usize> Socket<T, L> {
         }
     }
 
+    /// A line leaves all caches ([`crate::Chip::flush_all`]).
+    pub(crate) fn flush(&mut self, line: Line) {
+        of_llc!(&mut self.llc, llc => llc.flush(&mut self.shared, line));
+    }
+
+    /// Where a read would be served ([`crate::Chip::level_of`]).
+    pub(crate) fn level_of(&self, core: usize, line: Line) -> Level {
+        let holds = |core| self.shared.mlc_ref(core, T::set(line)).find(T::of(line)).is_some();
+        if holds(core) {
+            return Level::Mlc;
+        }
+        let is_dirty = |core| {
+            let set = self.shared.mlc_ref(core, T::set(line));
+            set.find(T::of(line)).is_some_and(|way| set.flags(way) & mlc::DIRTY != 0)
+        };
+        match (&self.llc, of_llc!(&self.llc, llc => llc.has(line))) {
+            // The other MLC has the newest data.
+            (Llc::Inclusive(_), true) if (0..self.shared.cores()).any(is_dirty) => Level::Peer,
+            (_, true) => Level::Llc,
+            (_, false) if (0..self.shared.cores()).any(holds) => Level::Peer,
+            (_, false) => Level::Memory,
+        }
+    }
+
     /// Hints that `core` will access `line` soon.
     #[inline(always)]
     pub(crate) fn prefetch(&mut self, core: usize, line: Line) {
@@ -373,7 +397,7 @@ mod tests {
     #[test]
     fn a_chip_does_the_same_with_tags_of_either_size() {
         for chip in ["gold-6140", "e5-2630v3"] {
-            for (name, rules) in Rules::variants() {
+            for (name, rules) in Rules::variants().into_iter().filter(|(_, rules)| !rules.are_later()) {
                 let (narrow, wide) = (run::<u16, 16>(chip, rules), run::<u32, 32>(chip, rules));
                 assert!(narrow.2.len() > 200, "{} lines", narrow.2.len());
                 assert!(narrow == wide, "{name} on {chip}");

@@ -6,6 +6,7 @@
 use crate::dca::DcaRegisters;
 use crate::line::LineTag;
 use crate::ranges;
+use crate::rules::Rules;
 use crate::simd::LANES;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -148,6 +149,9 @@ pub struct ChipSpec {
     pub core_to_core_factor: f64,
     /// Memory.
     pub dram: DramSpec,
+    /// What differs from [`Rules::default`] on this chip. A scenario's `[model]` overrides it.
+    #[serde(default, skip_serializing_if = "Rules::are_default")]
+    pub rules: Rules,
 }
 
 /// Why a chip was refused.
@@ -246,6 +250,11 @@ impl ChipSpec {
         Ok(spec)
     }
 
+    /// The same chip under other rules.
+    pub fn with_rules(self, rules: Rules) -> ChipSpec {
+        ChipSpec { rules, ..self }
+    }
+
     /// LLC capacity in bytes.
     pub fn llc_bytes(&self) -> u64 {
         let llc = &self.llc;
@@ -269,7 +278,9 @@ impl ChipSpec {
 
     /// Whether the tags of its lines have 32 bits instead of 16 (line.rs).
     pub(crate) fn has_wide_tags(&self) -> bool {
-        self.is_larger_than_narrow() || self.memory_lines() > self.most_lines::<u16>()
+        self.is_larger_than_narrow()
+            || self.memory_lines() > self.most_lines::<u16>()
+            || self.rules.are_later()
     }
 
     /// Whether ways, sets or slices need handles with wide tags. An inclusive LLC has 32 ways in both.
@@ -320,6 +331,9 @@ impl ChipSpec {
         if llc.min_ways > llc.ways {
             return bad("llc.min_ways", &llc.min_ways, "at least 1 and at most llc.ways");
         }
+        self.rules
+            .check()
+            .map_err(|(key, value, wanted)| (format!("rules.{key}").into(), value, wanted.to_owned()))?;
         if let Some(identity) = &self.identity {
             identity.check().map_err(|(key, value, wanted)| (key.into(), value, wanted))?;
         }

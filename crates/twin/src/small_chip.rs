@@ -3,7 +3,6 @@
 use waykeeper_calibration::ServerDescription;
 use waykeeper_silicon::{
     AddressMap, Chip, ChipSpec, DramSpec, Latency, LlcKind, LlcSpec, MAX_CORES, MlcSpec, Rules, Sampling,
-    SliceHash,
 };
 use waykeeper_units::LINE_BYTES;
 
@@ -76,6 +75,7 @@ impl SmallChip {
                 load_slope: 0.0,
                 max_utilisation: 0.9,
             },
+            rules: Rules::default(),
         };
         SmallChip {
             scale,
@@ -87,11 +87,11 @@ impl SmallChip {
 
     /// Its memory, empty.
     pub fn memory(&self, seed: u64) -> AddressMap {
-        AddressMap::new(&self.spec, SliceHash::Uniform, Sampling::EXACT, seed, seed)
+        AddressMap::new(&self.spec, Sampling::EXACT, seed, seed)
     }
 
     /// The chip at power-on.
     pub fn power_on(&self, seed: u64) -> Chip {
-        Chip::new(&self.spec, Rules::default(), Sampling::EXACT, seed)
+        Chip::new(&self.spec, Sampling::EXACT, seed)
     }
 }

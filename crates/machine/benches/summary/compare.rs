@@ -7,9 +7,7 @@ use crate::pace::{self, Contender, Pass, median_ratio, median_s};
 use crate::peers::Peer;
 use std::fmt::Write as _;
 use std::path::Path;
-use waykeeper_silicon::{
-    AddressMap, Chip, ChipSpec, Fill, Level, Line, OneLevel, Rules, Sampling, SliceHash,
-};
+use waykeeper_silicon::{AddressMap, Chip, ChipSpec, Fill, Level, Line, OneLevel, Sampling};
 
 /// The traces of performance.md 1.
 pub const TRACES: [char; 3] = ['a', 'b', 'c'];
@@ -121,8 +119,8 @@ fn beside_peers(kind: char, ours: Vec<(String, u32, Contender<'_>)>, peers: Vec<
 
 fn whole_chip(kind: char, sampling: Sampling) -> Contender<'static> {
     let spec = ChipSpec::built_in("gold-6140").expect("built in");
-    let mut memory = AddressMap::new(&spec, SliceHash::Uniform, sampling, 1, 1);
-    let mut chip = Chip::new(&spec, Rules::default(), sampling, 1);
+    let mut memory = AddressMap::new(&spec, sampling, 1, 1);
+    let mut chip = Chip::new(&spec, sampling, 1);
     let random = memory.ordinary((random_lines(kind) * 64) as u64).expect("it fits");
     let stream = memory.ordinary((STREAM * 64) as u64).expect("it fits");
     let lines: Vec<Line> = trace(kind, random.lines().len(), stream.lines().len())

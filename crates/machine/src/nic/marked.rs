@@ -77,12 +77,12 @@ impl Marked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use waykeeper_silicon::{AddressMap, ChipSpec, Rules, Sampling};
+    use waykeeper_silicon::{AddressMap, ChipSpec, Sampling};
 
     #[test]
     fn sampled_lines_come_in_the_order_of_the_packets() {
         let chip = ChipSpec::built_in("gold-6140").expect("a built-in chip");
-        let mut memory = AddressMap::new(&chip, Rules::default().slice_hash, Sampling::DEFAULT, 1, 1);
+        let mut memory = AddressMap::new(&chip, Sampling::DEFAULT, 1, 1);
         let pools = [0, 1].map(|_| Pool::new(&mut memory, 500).expect("memory is empty"));
         let (mut marked, mut lines, mut expected) = (Marked::new(), Gather::new(), Gather::new());
         // More packets than a new list has room for, of both queues in turn and of several sizes.

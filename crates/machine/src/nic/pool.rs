@@ -231,13 +231,13 @@ pub(crate) fn entry_lines(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use waykeeper_silicon::{ChipSpec, Rules, Sampling};
+    use waykeeper_silicon::{ChipSpec, Sampling};
 
     #[test]
     fn a_buffer_tells_what_its_place_holds() {
         let chip = ChipSpec::built_in("gold-6140").expect("a built-in chip");
         for sampling in [Sampling::EXACT, Sampling::DEFAULT] {
-            let mut memory = AddressMap::new(&chip, Rules::default().slice_hash, sampling, 1, 1);
+            let mut memory = AddressMap::new(&chip, sampling, 1, 1);
             let first = Pool::new(&mut memory, 300).expect("memory is empty");
             let (joined, moved) =
                 Pool::joined(&first, &Pool::new(&mut memory, 300).expect("memory has room"));

@@ -139,11 +139,11 @@ impl Class {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use waykeeper_silicon::{Chip, ChipSpec, Rules, Sampling};
+    use waykeeper_silicon::{Chip, ChipSpec, Sampling};
 
     fn class(mean_ns: f64) -> Class {
         let spec = ChipSpec::built_in("gold-6140").expect("a built-in chip");
-        let bus = Bus::new(&spec, Chip::new(&spec, Rules::default(), Sampling::DEFAULT, 1));
+        let bus = Bus::new(&spec, Chip::new(&spec, Sampling::DEFAULT, 1));
         let mut class = Class::new((2.0, 12.0, 70.0), &bus, Level::Llc);
         class.mean = ClassMean::new(mean_ns);
         class

@@ -50,12 +50,12 @@ impl Skbs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use waykeeper_silicon::{ChipSpec, Rules, Sampling};
+    use waykeeper_silicon::{ChipSpec, Sampling};
 
     #[test]
     fn the_last_one_freed_is_the_first_one_used() {
         let chip = ChipSpec::built_in("gold-6140").unwrap();
-        let mut memory = AddressMap::new(&chip, Rules::default().slice_hash, Sampling::EXACT, 1, 1);
+        let mut memory = AddressMap::new(&chip, Sampling::EXACT, 1, 1);
         let mut skbs = Skbs::new(&mut memory, 5).unwrap();
         assert_eq!([skbs.take(), skbs.take(), skbs.take()], [0, 1, 2]);
         skbs.give_back(0);

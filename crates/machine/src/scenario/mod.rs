@@ -39,10 +39,8 @@ pub struct Scenario {
     pub about: String,
     /// What it reproduces, for example `A4 Fig. 5`; empty if nothing.
     pub paper: String,
-    /// The chip.
+    /// The chip, with the rules of `[model]`.
     pub chip: ChipSpec,
-    /// The model's rules.
-    pub rules: Rules,
     /// Length of a simulation step, ns.
     pub quantum_ns: f64,
     /// Length of a run on the server's clock, s.
@@ -251,7 +249,7 @@ fn read(mut keys: Keys<'_>) -> Result<Scenario, ScenarioError> {
     let mut chip = read_chip(&mut keys)?;
     // As if memory modules were removed: the remaining channels keep their bandwidth.
     chip.dram.channels = keys.count("memory_channels", 1..=chip.dram.channels, chip.dram.channels)?;
-    let (rules, quantum_ns) = read_model(&mut keys)?;
+    let quantum_ns = read_model(&mut keys, &mut chip)?;
     let nics = devices::read_nics(&mut keys, &chip)?;
     let storage = devices::read_storage(&mut keys)?;
     let workloads = workload::read_all(&mut keys, &chip, &nics, &storage)?;
@@ -283,7 +281,6 @@ fn read(mut keys: Keys<'_>) -> Result<Scenario, ScenarioError> {
         interval_s: keys.number("interval_s", 0.001..=3600.0, 1.0)?,
         policy_settings: keys.table("policy")?.cloned().unwrap_or_default(),
         chip,
-        rules,
         quantum_ns,
         policies,
         dca_ways,
@@ -314,12 +311,12 @@ fn read_chip(keys: &mut Keys<'_>) -> Result<ChipSpec, ScenarioError> {
     })
 }
 
-/// `[model]`: the rule set and the quantum.
-fn read_model(keys: &mut Keys<'_>) -> Result<(Rules, f64), ScenarioError> {
+/// `[model]`: the quantum, and what differs from the chip's rules.
+fn read_model(keys: &mut Keys<'_>, chip: &mut ChipSpec) -> Result<f64, ScenarioError> {
     // microarchitecture.md 7.
     let mut quantum_ns = 4000.0;
     let Some(table) = keys.table("model")? else {
-        return Ok((Rules::default(), quantum_ns));
+        return Ok(quantum_ns);
     };
     let mut table = table.clone();
     if let Some(value) = table.remove("quantum_ns") {
@@ -331,9 +328,12 @@ fn read_model(keys: &mut Keys<'_>) -> Result<(Rules, f64), ScenarioError> {
             keys.refuse("model.quantum_ns", &value, &format!("a number from 10 to 100000 ns{meant}"))
         })?;
     }
-    let rules: Rules = table.clone().try_into().map_err(|error| wrong_rule(keys, &table, &error))?;
+    let mut all = Table::try_from(chip.rules).expect("rules are a table");
+    all.extend(table.clone());
+    let rules: Rules = all.try_into().map_err(|error| wrong_rule(keys, &table, &error))?;
     rules.check().map_err(|(key, value, wanted)| keys.refuse(&format!("model.{key}"), &value, wanted))?;
-    Ok((rules, quantum_ns))
+    chip.rules = rules;
+    Ok(quantum_ns)
 }
 
 /// The error for a table that is no rule set: its first wrong key, with what is accepted.

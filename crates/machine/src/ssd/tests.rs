@@ -1,12 +1,12 @@
 //! Commands of an array compared with arithmetic, and what remains after its workloads exit.
 
 use super::*;
-use waykeeper_silicon::{AddressMap, ChipSpec, Rules, Sampling, SliceHash};
+use waykeeper_silicon::{AddressMap, ChipSpec, Sampling};
 
 fn array(spec: ArraySpec) -> (Array, Chip, AddressMap) {
     let chip_spec = ChipSpec::built_in("gold-6140").unwrap();
-    let memory = AddressMap::new(&chip_spec, SliceHash::Uniform, Sampling::EXACT, 1, 1);
-    let chip = Chip::new(&chip_spec, Rules::default(), Sampling::EXACT, 1);
+    let memory = AddressMap::new(&chip_spec, Sampling::EXACT, 1, 1);
+    let chip = Chip::new(&chip_spec, Sampling::EXACT, 1);
     (Array::new(0, spec, Stream::new(1, "ssd")), chip, memory)
 }
 

@@ -3,7 +3,8 @@
 //! One function per row of the transition table, as for cores in `noninclusive.rs`. Knows lines and ways; must not
 //! know which device writes or why.
 
-use super::{FRESH, NonInclusive, insert, insert_copy};
+use super::insertion::{insert, insert_copy};
+use super::{FRESH, NonInclusive};
 use crate::directory::Holder;
 use crate::evictions::EvictionReason;
 use crate::line::{Line, LineTag};
@@ -200,19 +201,22 @@ impl<T: LineTag, const L: usize> NonInclusive<T, L> {
     /// Invalidates every MLC copy of a line. Returns whether there was one.
     #[inline(always)]
     pub(super) fn drop_mlc_copies(&mut self, sh: &mut Shared<T>, at: usize, line: Line) -> bool {
-        match self.sets[at].directory.remove(T::of(line)) {
-            None => false,
-            Some(Holder::One { core, way }) => {
-                sh.mlc_invalidate(core, T::set(line), way);
-                true
-            }
-            Some(Holder::Several) => {
+        self.take_mlc_copies(sh, at, line).is_some()
+    }
+
+    /// The same. Returns the merged flags of the copies, if there was one.
+    #[inline(always)]
+    pub(super) fn take_mlc_copies(&mut self, sh: &mut Shared<T>, at: usize, line: Line) -> Option<u8> {
+        match self.sets[at].directory.remove(T::of(line))? {
+            Holder::One { core, way } => Some(sh.mlc_invalidate(core, T::set(line), way)),
+            Holder::Several => {
+                let mut flags = 0;
                 for core in 0..sh.cores() {
                     if let Some(way) = sh.mlc(core, T::set(line)).find(T::of(line)) {
-                        sh.mlc_invalidate(core, T::set(line), way);
+                        flags |= sh.mlc_invalidate(core, T::set(line), way);
                     }
                 }
-                true
+                Some(flags)
             }
         }
     }

@@ -15,9 +15,13 @@ fn gold() -> ChipSpec {
     ChipSpec::built_in("gold-6140").unwrap()
 }
 
+fn gold_with(rules: Rules) -> ChipSpec {
+    gold().with_rules(rules)
+}
+
 /// Huge memory of a chip: every MLC set gets 32 lines of each 2-MiB page, every slice a binomial share.
 fn pages(sampling: Sampling, count: u64) -> Region {
-    AddressMap::new(&gold(), Rules::default().slice_hash, sampling, 5, 6).huge(count * (2 << 20)).unwrap()
+    AddressMap::new(&gold(), sampling, 5, 6).huge(count * (2 << 20)).unwrap()
 }
 
 fn one_in(n: u32) -> Sampling {
@@ -30,7 +34,7 @@ fn a_cyclic_scan_of_what_fits_an_lru_set_always_hits_and_of_one_line_more_never(
         let region = pages(Sampling::EXACT, 1);
         let of_set = region.lines().iter().filter(|line| line.set() == 77).take(lines);
         let scan: Vec<Line> = of_set.copied().collect();
-        let mut chip = Chip::new(&gold(), certain(), Sampling::EXACT, 1);
+        let mut chip = Chip::new(&gold_with(certain()), Sampling::EXACT, 1);
         for pass in 0..5 {
             let hits = scan.iter().filter(|line| chip.read(0, **line, Fill::Ordinary) == Level::Mlc).count();
             assert_eq!(hits, if pass == 0 { 0 } else { expected }, "{lines} lines, pass {pass}");
@@ -42,7 +46,7 @@ fn a_cyclic_scan_of_what_fits_an_lru_set_always_hits_and_of_one_line_more_never(
 fn random_reads_hit_an_mlc_set_as_often_as_it_holds_the_working_set() {
     // Uniform independent reads of n lines a set, k ways: with any contents, k of n hit (16 of 32).
     let region = pages(one_in(16), 1);
-    let mut chip = Chip::new(&gold(), certain(), one_in(16), 1);
+    let mut chip = Chip::new(&gold_with(certain()), one_in(16), 1);
     let mut rng = Xoshiro128PlusPlus::seed_from_u64(1);
     let mut read = |chip: &mut Chip| {
         let at = rng.next_u32() as usize % region.lines().len();
@@ -77,7 +81,7 @@ fn an_exclusive_llc_adds_its_ways_to_the_mlc() {
     // memory is read for set conflicts only; an inclusive LLC would need its ways for all of it as well.
     let region = pages(one_in(16), 1);
     let rules = Rules { p_insert: 1.0, ..certain() };
-    let mut chip = Chip::new(&gold(), rules, one_in(16), 1);
+    let mut chip = Chip::new(&gold_with(rules), one_in(16), 1);
     chip.set_core_mask(0, common::mask(0x0f0)).unwrap();
     let mut rng = Xoshiro128PlusPlus::seed_from_u64(3);
     let mut read = |chip: &mut Chip| {
@@ -126,7 +130,7 @@ fn set_conflicts_of_a_uniform_hash_are_what_chance_says() {
     // 18 slices. What does not fit in eleven ways has been evicted.
     for count in [4, 8, 12, 16] {
         let region = pages(one_in(4), count);
-        let mut chip = Chip::new(&gold(), certain(), one_in(4), 1);
+        let mut chip = Chip::new(&gold_with(certain()), one_in(4), 1);
         chip.set_dca_ways(common::mask(0x7ff)).unwrap();
         for line in region.lines() {
             chip.dma_write(0, *line);
@@ -147,10 +151,10 @@ fn set_conflicts_of_a_uniform_hash_are_what_chance_says() {
 fn forwarder(replacement: Replacement, buffers: u32) -> f64 {
     let sampling = one_in(4);
     let rules = Rules { replacement, ..Rules::default() };
-    let mut map = AddressMap::new(&gold(), rules.slice_hash, sampling, 7, 8);
+    let mut map = AddressMap::new(&gold_with(rules), sampling, 7, 8);
     let pool = map.huge(u64::from(buffers) * 37 * 64).unwrap(); // mbuf stride, microarchitecture.md 6
     let ring = map.huge(u64::from(buffers / 2) * 64).unwrap();
-    let mut chip = Chip::new(&gold(), rules, sampling, 1);
+    let mut chip = Chip::new(&gold_with(rules), sampling, 1);
     let mut counted = 0;
     for pass in 0..8u32 {
         for buffer in 0..buffers {
@@ -196,7 +200,7 @@ fn cyclic_writes_keep_all_ways_but_one() {
     let p = |k: i32| (-lambda).exp() * lambda.powi(k) / [1.0, 1.0, 2.0][k as usize];
     let expected = (p(1) + 2.0 * p(2) + (1.0 - p(0) - p(1) - p(2))) / lambda;
     let region = pages(one_in(4), 6);
-    let mut chip = Chip::new(&gold(), certain(), one_in(4), 1);
+    let mut chip = Chip::new(&gold_with(certain()), one_in(4), 1);
     let pass = |chip: &mut Chip| region.lines().iter().filter(|line| chip.dma_write(0, **line)).count();
     pass(&mut chip);
     pass(&mut chip);

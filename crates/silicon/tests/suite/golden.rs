@@ -17,16 +17,16 @@ fn digest(text: &str) -> u64 {
 
 /// A server's mix on a chip: hot sets, streams, shared lines, packets, blocks; masks and DCA move meanwhile.
 fn run(chip: &str, rules: Rules) -> u64 {
-    let spec = ChipSpec::built_in(chip).unwrap();
+    let spec = ChipSpec::built_in(chip).unwrap().with_rules(rules);
     let sampling = Sampling::one_in(64).unwrap();
-    let mut map = AddressMap::new(&spec, rules.slice_hash, sampling, 21, 22);
+    let mut map = AddressMap::new(&spec, sampling, 21, 22);
     let cores = spec.cores as usize;
     let mut own = |mib: u64| map.ordinary(mib << 20).unwrap();
     let hot: Vec<_> = (0..cores).map(|_| own(3)).collect();
     let cold: Vec<_> = (0..cores).map(|_| own(16)).collect();
     let shared = own(2);
     let ring = map.huge(8 << 20).unwrap();
-    let mut chip = Chip::new(&spec, rules, sampling, 23);
+    let mut chip = Chip::new(&spec, sampling, 23);
     let mut rng = Xoshiro128PlusPlus::seed_from_u64(24);
     for step in 0..120_000usize {
         let (draw, pick) = (rng.next_u32(), rng.next_u32() as usize);
@@ -62,7 +62,9 @@ fn run(chip: &str, rules: Rules) -> u64 {
     llc.sort_unstable();
     mlc.sort_unstable();
     tracked.sort_unstable();
-    digest(&format!("{llc:?}{mlc:?}{tracked:?}{:?}{cores:?}{devices:?}", chip.counters()))
+    // A counter that is younger than most of the numbers, and 0 under their rules.
+    let counters = format!("{:?}", chip.counters()).replace(" write_backs: 0,", "");
+    digest(&format!("{llc:?}{mlc:?}{tracked:?}{counters}{cores:?}{devices:?}"))
 }
 
 #[test]
@@ -93,7 +95,7 @@ fn the_bare_level_ends_where_it_ended() {
 const ONE_LEVEL: &str = "9961e6dd64754c15";
 
 /// Variant, digest on the Gold 6140, digest on the E5-2630 v3 (where many variants have nothing to change).
-const GOLDEN: [&str; 25] = [
+const GOLDEN: [&str; 32] = [
     "base 85fa0b5f86166baf 9a91c64510ab525d",
     "no-migrated-copy 4eb93509ad3aeac8 9a91c64510ab525d",
     "migration-always-evicts 00b5643167351d9a 9a91c64510ab525d",
@@ -118,5 +120,12 @@ const GOLDEN: [&str; 25] = [
     "dca-off-updates b42aaea918b8fcb6 9a91c64510ab525d",
     "dram-without-backlog 85fa0b5f86166baf 9a91c64510ab525d",
     "permutation-hash 00107dac75e257fa 663a28971f71ca1a",
+    "reuse-history e4575bc89993fd24 9a91c64510ab525d",
+    "io-read-is-reuse 3c997a1cb7d2abde 9a91c64510ab525d",
+    "reuse-outside-dca-ways 4f3f65db0437f06c 9a91c64510ab525d",
+    "dirty-victims-dropped 6d8a70a8e701337d 9a91c64510ab525d",
+    "device-victim-random ec203a1680821215 9a91c64510ab525d",
+    "dma-update-renews 5c5ad847cf1cd6bb 881f0f432244d4fd",
+    "rounds-hash 278ec17524504018 4c6fed1d955eeade",
     "small-directory d5459edc8ed32035 9a91c64510ab525d",
 ];

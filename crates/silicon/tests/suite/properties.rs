@@ -63,9 +63,10 @@ impl Trial {
     fn new(spec: ChipSpec, rules: Rules, seed: u64) -> Trial {
         // One set in eight leaves two MLC sets.
         let sampling = Sampling::one_in(8).expect("a power of two");
-        let mut map = AddressMap::new(&spec, rules.slice_hash, sampling, seed, seed);
+        let spec = spec.with_rules(rules);
+        let mut map = AddressMap::new(&spec, sampling, seed, seed);
         let lines = map.huge(2 << 20).expect("memory is empty").lines()[..LINES].to_vec();
-        let mut chip = Chip::new(&spec, rules, sampling, seed);
+        let mut chip = Chip::new(&spec, sampling, seed);
         chip.set_group(2, 1);
         chip.set_group(3, 1);
         let dca_ways = spec.llc.dca_ways.unwrap_or_default();
@@ -102,7 +103,12 @@ impl Trial {
             WayMask::span(low, count.min(ways - low))
         };
         match step {
-            Step::Read(core, line, fill) => Some(Ok(chip.read(core, lines[line], fill))),
+            Step::Read(core, line, fill) => {
+                let foreseen = chip.level_of(core, lines[line]);
+                let level = chip.read(core, lines[line], fill);
+                assert_eq!(level, foreseen);
+                Some(Ok(level))
+            }
             Step::Write(core, line) => Some(Ok(chip.write(core, lines[line], Fill::Ordinary))),
             Step::DmaWrite(device, line) => Some(Err(chip.dma_write(device, lines[line]))),
             Step::DmaRead(device, line) => Some(Err(chip.dma_read(device, lines[line]))),
@@ -223,6 +229,7 @@ impl Trial {
         let written_back =
             old.difference(&new).filter(|gone| !(overwritten && **gone == line)).count() as u64;
         let evictions = after.chip.dirty_evictions - before.chip.dirty_evictions;
+        let evictions = evictions + after.chip.write_backs - before.chip.write_backs;
         assert_eq!(evictions, written_back, "each line that ceased to be dirty went to memory: {context}");
 
         let holders = after.holders(line);
@@ -345,7 +352,8 @@ impl Trial {
         let held: usize = view.mlc.values().map(BTreeMap::len).sum();
         let mlc = chip.mlc_evictions + chip.mlc_invalidations + held as u64;
         assert_eq!(chip.mlc_fills, mlc, "MLCs: in = out + resident: {context}");
-        assert_eq!(chip.memory_writes, chip.dirty_evictions + chip.uncached_writes, "{context}");
+        let written = chip.dirty_evictions + chip.write_backs + chip.uncached_writes;
+        assert_eq!(chip.memory_writes, written, "{context}");
         assert_eq!(view.occupancy as usize, view.llc.len(), "occupancy: {context}");
         assert!(chip.dirty_evictions <= chip.llc_evictions, "{context}");
         let sum = |of: fn((u64, u64)) -> u64| -> u64 {

@@ -7,7 +7,7 @@
 use crate::common;
 
 use common::mask;
-use waykeeper_silicon::{AddressMap, Chip, ChipSpec, Fill, Region, Rules, Sampling};
+use waykeeper_silicon::{AddressMap, Chip, ChipSpec, Fill, Region, Sampling};
 
 const QUEUES: usize = 4;
 const RING: u32 = 2048;
@@ -38,12 +38,11 @@ impl Outcome {
 
 fn traffic(sampling: Sampling, sample_seed: u64) -> Outcome {
     let spec = ChipSpec::built_in("gold-6140").unwrap();
-    let rules = Rules::default();
-    let mut map = AddressMap::new(&spec, rules.slice_hash, sampling, 31, sample_seed);
+    let mut map = AddressMap::new(&spec, sampling, 31, sample_seed);
     let pool_bytes = u64::from(RING * STRIDE) * 64;
     let pools: Vec<Region> = (0..QUEUES).map(|_| map.huge(pool_bytes).unwrap()).collect();
     let scans: Vec<Region> = (0..2).map(|_| map.ordinary(SCANNED).unwrap()).collect();
-    let mut chip = Chip::new(&spec, rules, sampling, 32);
+    let mut chip = Chip::new(&spec, sampling, 32);
     for core in 0..QUEUES {
         chip.set_core_mask(core, mask(0x030)).unwrap();
     }
@@ -129,8 +128,8 @@ fn counters_of_groups_of_sets_add_up() {
     let spec = ChipSpec::built_in("gold-6140").expect("a built-in chip");
     for (one_in, groups) in [(32, 8), (128, 8), (256, 4)] {
         let sampling = Sampling::one_in(one_in).expect("a power of two");
-        let mut map = AddressMap::new(&spec, Rules::default().slice_hash, sampling, 1, 1);
-        let mut chip = Chip::new(&spec, Rules::default(), sampling, 1);
+        let mut map = AddressMap::new(&spec, sampling, 1, 1);
+        let mut chip = Chip::new(&spec, sampling, 1);
         let region = map.huge(2 << 20).expect("memory is empty");
         let mut reads = vec![0; groups];
         for line in region.lines().iter().flat_map(|line| [*line; 3]) {

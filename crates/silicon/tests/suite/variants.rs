@@ -71,10 +71,10 @@ fn mlc_victim_stays_inclusive() {
 #[test]
 fn replacement_rules() {
     // Three ways with ages 1, 3, 3 and then a newcomer, many times: which ways are ever chosen?
-    let victims = |replacement: Replacement| {
+    let victims = |rules: Rules| {
         let mut seen = [false; 11];
         for seed in 0..40 {
-            let mut w = World::new(&skylake(), Rules { replacement, ..certain() });
+            let mut w = World::new(&skylake(), rules);
             for _ in 0..seed {
                 let idle = w.line();
                 w.chip.dma_write(1, idle); // moves the random stream
@@ -93,10 +93,159 @@ fn replacement_rules() {
         }
         [seen[7], seen[6], seen[5]]
     };
-    assert_eq!(victims(Replacement::Qlru), [false, true, false], "leftmost of age 3");
-    assert_eq!(victims(Replacement::QlruRandom), [false, true, true], "any of age 3");
-    assert_eq!(victims(Replacement::Lru), [true, false, false], "the oldest");
-    assert_eq!(victims(Replacement::Random), [true, true, true], "any");
+    let by = |replacement| victims(Rules { replacement, ..certain() });
+    assert_eq!(by(Replacement::Qlru), [false, true, false], "leftmost of age 3");
+    assert_eq!(by(Replacement::QlruRandom), [false, true, true], "any of age 3");
+    assert_eq!(by(Replacement::Lru), [true, false, false], "the oldest");
+    assert_eq!(by(Replacement::Random), [true, true, true], "any");
+    let device_victim_random = victims(Rules { device_victim_random: true, ..certain() });
+    assert_eq!(device_victim_random, [false, true, true], "of devices any of age 3");
+}
+
+#[test]
+fn device_victim_random_leaves_cores_the_leftmost() {
+    for seed in 2..20 {
+        let mut w = World::new(&skylake(), Rules { device_victim_random: true, ..certain() });
+        for _ in 0..seed {
+            let idle = w.line();
+            w.chip.dma_write(1, idle); // moves the random stream
+        }
+        let inserted = w.dirty_in_llc(0, 0x600);
+        assert_eq!(w.llc(inserted).unwrap().way, 10, "after {seed} device writes");
+    }
+}
+
+#[test]
+fn dma_update_renews() {
+    let variant = Rules { dma_update: DmaUpdate::Renews, io_age: 2, ..certain() };
+    differs((certain(), [3, 3, 3]), (variant, [2, 1, 1]), |w| {
+        let line = w.line();
+        [0; 3].map(|device| {
+            w.chip.dma_write(device, line);
+            w.llc(line).unwrap().age
+        })
+    });
+}
+
+#[test]
+fn reuse_history() {
+    // Dropped by the LLC, then read again: memory serves it, and the set remembers it. What was flushed is forgotten.
+    let variant = Rules { reuse_history: 1, ..certain() };
+    differs((certain(), [false, false]), (variant, [true, false]), |w| {
+        [false, true].map(|is_flushed| {
+            let line = w.line();
+            w.read(0, line);
+            w.evict(0);
+            if is_flushed {
+                w.chip.flush_all(&[line]);
+            }
+            assert_eq!(w.read(0, line), Level::Memory);
+            w.mlc(0, line).unwrap().reused
+        })
+    });
+}
+
+#[test]
+fn reuse_history_has_what_the_llc_evicted_and_no_unread_device_data() {
+    let mut w = World::new(&skylake(), Rules { reuse_history: 4, ..certain() });
+    let (own, packet) = (w.dirty_in_llc(0, 0x400), w.line());
+    w.chip.set_dca_ways(common::mask(0x400)).unwrap();
+    w.chip.dma_write(0, packet);
+    assert_eq!(w.llc(own), None);
+    let other = w.dirty_in_llc(0, 0x400);
+    assert_eq!((w.llc(packet), w.llc(other).map(|found| found.way)), (None, Some(10)));
+    let reused = [own, packet].map(|line| {
+        assert_eq!(w.read(1, line), Level::Memory);
+        w.mlc(1, line).unwrap().reused
+    });
+    assert_eq!(reused, [true, false]);
+}
+
+#[test]
+fn io_read_is_reuse() {
+    let variant = Rules { io_read_is_reuse: true, ..certain() };
+    differs((certain(), (false, 1)), (variant, (true, 0)), |w| {
+        let (line, ..) = migrated(w);
+        let proven = w.mlc(0, line).unwrap().reused;
+        w.evict(0);
+        (proven, w.llc(line).unwrap().age)
+    });
+}
+
+#[test]
+fn reuse_outside_dca_ways() {
+    let base = Rules { io_read_is_reuse: true, ..certain() };
+    let variant = Rules { p_outside_dca: 1.0, ..base };
+    // Empty ways are filled from the left. A core that may allocate in DCA ways alone does so under both.
+    differs((base, [10, 10]), (variant, [8, 10]), |w| {
+        [0x7ff, 0x600].map(|ways| {
+            w.confine(0, ways);
+            let (line, ..) = migrated(w);
+            w.evict(0);
+            let way = w.llc(line).unwrap().way;
+            w.chip.flush_all(&[line]);
+            way
+        })
+    });
+}
+
+#[test]
+fn dirty_victims_dropped() {
+    let variant = Rules { p_insert_dirty: 0.0, ..certain() };
+    differs((certain(), (true, 0, 0)), (variant, (false, 1, 1)), |w| {
+        let line = w.line();
+        w.write(0, line);
+        w.evict(0);
+        let counters = w.chip.counters();
+        (w.llc(line).is_some(), counters.write_backs, counters.memory_writes)
+    });
+}
+
+#[test]
+fn rounds_hash() {
+    // Of 60 slices a page of 2 MiB covers 8 of each index: of two pages, all, half or none of the sets are the same.
+    let spec = ChipSpec::built_in("platinum-8570").unwrap();
+    let mut map = AddressMap::new(&spec, Sampling::one_in(64).unwrap(), 1, 1);
+    let pages: Vec<std::collections::BTreeSet<_>> = (0..40)
+        .map(|_| {
+            let page = map.huge(2 << 20).unwrap();
+            let sets: std::collections::BTreeSet<_> =
+                page.lines().iter().map(|line| (line.set(), line.tag() & 1, line.slice())).collect();
+            assert_eq!(sets.len(), page.lines().len(), "a page has one line in each of its sets");
+            sets
+        })
+        .collect();
+    let mut shares = [0; 5];
+    for (number, one) in pages.iter().enumerate() {
+        for other in &pages[..number] {
+            let common = one.intersection(other).count();
+            assert_eq!(common * 4 % one.len(), 0);
+            shares[common * 4 / one.len()] += 1;
+        }
+    }
+    assert!(shares[0] > 500 && shares[2] > 50 && shares[4] > 20, "{shares:?}");
+    assert_eq!((shares[1], shares[3]), (0, 0));
+}
+
+#[test]
+fn a_flushed_line_is_in_memory_alone() {
+    for spec in [skylake(), common::haswell()] {
+        let mut w = World::new(&spec, keeping());
+        let (held, shared, packet) = (w.line(), w.line(), w.line());
+        w.confine(0, 0x00f);
+        w.confine(1, 0x00f);
+        w.write(0, held);
+        w.read(0, shared);
+        w.read(1, shared);
+        w.chip.dma_write(0, packet);
+        w.chip.flush_all(&[held, shared, packet]);
+        let counters = w.chip.counters();
+        assert_eq!((counters.write_backs, counters.memory_writes), (2, 2), "what was dirty");
+        assert_eq!((w.chip.residents(), w.chip.mlc_residents(), w.chip.tracked()), (vec![], vec![], vec![]));
+        for line in [held, shared, packet] {
+            assert_eq!((w.chip.level_of(0, line), w.read(0, line)), (Level::Memory, Level::Memory));
+        }
+    }
 }
 
 #[test]
@@ -296,7 +445,8 @@ fn permutation_hash() {
     // 16 lines of one index in 1 MiB (1024 sets): distinct slices under the permutation, not under the uniform hash.
     let spec = ChipSpec::built_in("gold-6140").unwrap();
     let crowded = |hash: SliceHash| {
-        let mut map = AddressMap::new(&spec, hash, Sampling::EXACT, 1, 1);
+        let spec = spec.clone().with_rules(Rules { slice_hash: hash, ..Rules::default() });
+        let mut map = AddressMap::new(&spec, Sampling::EXACT, 1, 1);
         let region = map.huge(1 << 20).unwrap();
         let mut seen = vec![0u32; 1024 * 18];
         for line in region.lines() {
@@ -336,6 +486,13 @@ fn every_published_variant_has_a_test_here() {
         "dca-off-updates",
         "dram-without-backlog",
         "permutation-hash",
+        "reuse-history",
+        "io-read-is-reuse",
+        "reuse-outside-dca-ways",
+        "dirty-victims-dropped",
+        "device-victim-random",
+        "dma-update-renews",
+        "rounds-hash",
     ];
     let names: Vec<_> = Rules::variants().into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, covered);

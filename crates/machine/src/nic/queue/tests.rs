@@ -1,11 +1,11 @@
 //! Tests of a queue by itself: its ring, its buffers, and packets that fill several.
 
 use super::*;
-use waykeeper_silicon::{ChipSpec, Rules, Sampling};
+use waykeeper_silicon::{ChipSpec, Sampling};
 
 fn queue(ring: u32) -> Queue {
     let chip = ChipSpec::built_in("gold-6140").unwrap();
-    let mut memory = AddressMap::new(&chip, Rules::default().slice_hash, Sampling::EXACT, 1, 1);
+    let mut memory = AddressMap::new(&chip, Sampling::EXACT, 1, 1);
     Queue::new(&mut memory, ring, 0).unwrap()
 }
 

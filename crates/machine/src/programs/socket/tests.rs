@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::nic::{FlowOrder, Nic, Pace, Spread, Traffic, TrafficSpec};
-use waykeeper_silicon::{AddressMap, Chip, ChipSpec, Fill, Gather, Line, Rules, Sampling};
+use waykeeper_silicon::{AddressMap, Chip, ChipSpec, Fill, Gather, Line, Sampling};
 
 /// The path on core 0 of a Gold 6140, every line simulated.
 struct Rig {
@@ -30,8 +30,8 @@ const WORK: SocketWork = SocketWork {
 /// A rig with a ring of so many descriptors; the sender offers so much, 1500 B at a time.
 fn rig(ring: u32, gbps: f64, work: SocketWork) -> Rig {
     let spec = ChipSpec::built_in("gold-6140").unwrap();
-    let mut memory = AddressMap::new(&spec, Rules::default().slice_hash, Sampling::EXACT, 1, 1);
-    let mut bus = Bus::new(&spec, Chip::new(&spec, Rules::default(), Sampling::EXACT, 1));
+    let mut memory = AddressMap::new(&spec, Sampling::EXACT, 1, 1);
+    let mut bus = Bus::new(&spec, Chip::new(&spec, Sampling::EXACT, 1));
     bus.meters = vec![Meter::default()];
     let traffic = TrafficSpec::Flows {
         packet_bytes: 1500,

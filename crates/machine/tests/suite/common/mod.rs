@@ -96,6 +96,6 @@ fn numbers(scenario: &Scenario, measured: &Measured) -> Numbers {
 
 /// A scenario with other rules of the model.
 pub fn with_rules(mut scenario: Scenario, rules: Rules) -> Scenario {
-    scenario.rules = rules;
+    scenario.chip.rules = rules;
     scenario
 }

@@ -70,14 +70,15 @@ pub struct World {
 
 impl World {
     pub fn new(spec: &ChipSpec, rules: Rules) -> World {
-        let mut map = AddressMap::new(spec, rules.slice_hash, Sampling::EXACT, 1, 1);
+        let spec = &spec.clone().with_rules(rules);
+        let mut map = AddressMap::new(spec, Sampling::EXACT, 1, 1);
         let region = map.huge(2 << 20).expect("memory is empty");
         // One LLC set: same MLC set, same slice, same index bits above the MLC's.
         let spread = spec.llc.sets / spec.mlc.sets;
         let place = |line: &Line| (line.set(), line.slice(), line.tag() % spread);
         let first = place(&region.lines()[0]);
         let lines = region.lines().iter().filter(|line| place(line) == first).copied().collect();
-        World { chip: Chip::new(spec, rules, Sampling::EXACT, 1), lines, fresh: 0 }
+        World { chip: Chip::new(spec, Sampling::EXACT, 1), lines, fresh: 0 }
     }
 
     /// A line that was not accessed yet.
