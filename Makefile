@@ -20,7 +20,7 @@ DESTDIR ?=
 # The program that `make install` installs.
 PROGRAM ?= target/release/waykeeper
 
-.PHONY: install uninstall run test test-long flaky test-rust test-python test-oracle test-nvme test-clients test-fleet bench bench-nvme fidelity model-lock curves lint deny build python repro fuzz docs
+.PHONY: install uninstall run test test-long flaky test-rust test-python test-oracle test-nvme test-clients test-fleet bench bench-nvme fidelity model-lock curves real-chip lint deny build python repro fuzz docs
 .PHONY: packages test-packages
 
 # What `make run` builds: only the commands that need no host (run, scenario, policy, chip, trace, capture). It does not
@@ -195,6 +195,10 @@ bench:
 curves:
 	$(CARGO) run --release --locked -p waykeeper-machine --example spec_curves | $(VENV)/bin/python scripts/draw_programs.py
 	$(CARGO) run --release --locked -p waykeeper-machine --example trace_curves | $(PYTHON) scripts/table_traces.py
+
+## Renews the picture of docs/real-chip.md: measured experiments beside the model.
+real-chip:
+	$(CARGO) run --release --locked -p waykeeper-cli --no-default-features -- chip compare platinum-8570 --json | $(VENV)/bin/python scripts/draw_experiments.py
 
 ## Runs the long simulations of crates/machine/tests again and writes their numbers, after a change of the model.
 model-lock:

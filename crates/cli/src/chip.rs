@@ -1,9 +1,9 @@
 //! `waykeeper chip`: the chips that the virtual server can model, as files to copy and change.
 
 use crate::exit::Failure;
-use crate::{listing, out};
+use crate::{chip_compare, listing, out};
 use clap::Subcommand;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use waykeeper_machine::ChipFile;
 use waykeeper_silicon::{ChipSpec, SpecError};
@@ -25,7 +25,8 @@ A scenario uses the copy with: chip = \"mine.toml\".";
 pub const EXAMPLES: &str = "\
 Examples:
   waykeeper chip list                            the built-in chips
-  waykeeper chip show gold-6140 > mine.toml      copy one, to change the copy";
+  waykeeper chip show gold-6140 > mine.toml      copy one, to change the copy
+  waykeeper chip compare platinum-8570           its model beside what a real chip did";
 
 /// What to do with chips.
 #[derive(Subcommand, Debug)]
@@ -46,21 +47,29 @@ pub enum ChipCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Run measured experiments on a chip's model, and show what the real chip did beside it
+    #[command(after_help = chip_compare::EXAMPLES)]
+    Compare(chip_compare::CompareArgs),
 }
 
 /// Runs the subcommand.
 pub fn chip(command: ChipCommand) -> Result<(), Failure> {
     match command {
         ChipCommand::List { json } => list(json),
+        ChipCommand::Compare(args) => chip_compare::compare(args),
         ChipCommand::Show { name, json } => {
-            // A name is text; a path need not be.
-            let chip = match name.to_str() {
-                Some(name) => ChipFile::open(name, None)?,
-                None => ChipFile::read(Path::new(&name))?,
-            };
+            let chip = open(&name)?;
             if json { out::json(&chip.spec) } else { out::text(&chip.text) }
         }
     }
+}
+
+/// A built-in chip, or a file. A name is text; a path need not be.
+pub fn open(name: &OsStr) -> Result<ChipFile, Failure> {
+    Ok(match name.to_str() {
+        Some(name) => ChipFile::open(name, None)?,
+        None => ChipFile::read(Path::new(name))?,
+    })
 }
 
 fn list(json: bool) -> Result<(), Failure> {

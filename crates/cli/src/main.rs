@@ -10,6 +10,7 @@ mod args;
 mod best;
 mod capture;
 mod chip;
+mod chip_compare;
 mod exit;
 mod interrupt;
 mod listing;

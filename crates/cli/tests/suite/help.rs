@@ -22,6 +22,7 @@ fn help_says_what_it_said() {
         &["chip"],
         &["chip", "list"],
         &["chip", "show"],
+        &["chip", "compare"],
         &["trace"],
         &["trace", "record"],
         &["trace", "info"],

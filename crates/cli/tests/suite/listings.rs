@@ -90,6 +90,54 @@ fn policies_are_listed_and_described() {
     assert!(page.contains("hpw_llc_hit_thr") && page.contains("deviations"), "{page}");
 }
 
+/// What the page documents runs, as a table with the verdict last and as JSON.
+#[test]
+fn a_chip_is_compared_with_what_was_measured() {
+    let page = std::fs::read_to_string(shipped("docs/real-chip.md")).unwrap();
+    let (_, example) = page.split_once("```toml\n").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mine.toml").display().to_string();
+    std::fs::write(&file, example.split_once("```").unwrap().0).unwrap();
+    let compare = ["chip", "compare", "platinum-8570", &file, "--seeds", "1"];
+    let text = output(&compare);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with(&format!("{file}: one line for people (where")), "{text}");
+    assert!(lines[1].starts_with("experiment") && lines[1].ends_with("verdict"), "{text}");
+    assert!(
+        lines[2].starts_with("read-evicted  0 MiB written elsewhere   0.86") && lines[2].ends_with("near"),
+        "{text}"
+    );
+    let found = json(&[&compare[..], &["--json"]].concat());
+    let rows = found["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 3);
+    let distance = |row: &Value| (row["measured"].as_f64().unwrap() - row["model"].as_f64().unwrap()).abs();
+    for (row, x) in rows.iter().zip([0.0, 24.0, 48.0]) {
+        assert_eq!((&row["experiment"], row["x"].as_f64()), (&Value::from("read-evicted"), Some(x)));
+        assert!((row["distance"].as_f64().unwrap() - distance(row)).abs() < 1e-12, "{row}");
+    }
+    let mean = rows.iter().map(distance).sum::<f64>() / 3.0;
+    assert!((found["mean_distance"].as_f64().unwrap() - mean).abs() < 1e-12);
+    assert!(
+        text.contains(&format!("all: mean distance {mean:.3} over 3 rows, 0 farther than 0.15")),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_comparison_with_a_bad_file_runs_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mine.toml").display().to_string();
+    let good = std::fs::read_to_string(shipped("experiments/emr-h100-cores.toml")).unwrap();
+    std::fs::write(&file, good.replace("host = 512", "host = 51.2")).unwrap();
+    let bad = waykeeper().args(["chip", "compare", "platinum-8570", &file]).assert().code(2);
+    let error = String::from_utf8(bad.get_output().stderr.clone()).unwrap();
+    assert!(
+        error.contains("experiment cores-4: steps.mib` is 96; it must be a number from 0 to 51.2"),
+        "{error}"
+    );
+    assert_eq!(bad.get_output().stdout, b"");
+}
+
 #[test]
 fn chips_are_listed_and_shown() {
     assert!(output(&["chip", "list"]).contains("24.75 MiB"));
