@@ -47,20 +47,26 @@ def shows(host: VirtualHost, program: str) -> None:
     host.path("sys/fs/resctrl/mine").rmdir()
 
 
-def configures(host: VirtualHost, program: str) -> None:
+MASKS = {"exclusive": "07f", "normal": "780", "limited": "180"}
+"""60 % of 11 ways are 7 (6.6, rounded), the other 4 are shared's; half of those are 2."""
+
+MASKS_OF_20 = {"exclusive": "00fff", "normal": "ff000", "limited": "0f000"}
+"""12 of 20 ways, the other 8, and 4 of those."""
+
+BANDWIDTHS = {"exclusive": "50", "normal": "100", "limited": "40"}
+"""MBA of each group, in percent."""
+
+
+def configures(host: VirtualHost, program: str, masks: dict[str, str]) -> None:
     """Fails unless `rdt configure` makes the groups and masks of the file."""
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
         file.write(CONFIG)
         file.flush()
         host.good([program, "configure", "-config-file", file.name])
-    # 60 % of 11 ways are 7 (6.6, rounded), the other 4 are shared's; half of those are 2.
-    wanted = {
-        "exclusive": ("L3:0=07f", "MB:0= 50"),
-        "normal": ("L3:0=780", "MB:0=100"),
-        "limited": ("L3:0=180", "MB:0= 40"),
-    }
-    for group, lines in wanted.items():
-        expect(host.read(f"sys/fs/resctrl/{group}/schemata"), *lines)
+    for group, mask in masks.items():
+        # The kernel pads a number to the width of the masks.
+        bandwidth = BANDWIDTHS[group].rjust(len(mask))
+        expect(host.read(f"sys/fs/resctrl/{group}/schemata"), f"L3:0={mask}", f"MB:0={bandwidth}")
 
 
 def serves(host: VirtualHost, program: str) -> None:
@@ -91,8 +97,10 @@ def run(report: Report) -> None:
     report.client("goresctrl", VERSION)
     with VirtualHost() as host:
         report.check("rdt info shows resctrl, its events and groups", lambda: shows(host, program))
-        report.check("rdt configure makes groups and masks", lambda: configures(host, program))
+        report.check("rdt configure makes groups and masks", lambda: configures(host, program, MASKS))
         report.check("rdt monitor serves the counters", lambda: serves(host, program))
+    with VirtualHost("--set", 'chip="platinum-8570"') as host:
+        report.check("rdt configure makes the masks of 20 ways", lambda: configures(host, program, MASKS_OF_20))
 
 
 if __name__ == "__main__":

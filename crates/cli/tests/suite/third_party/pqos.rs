@@ -2,6 +2,7 @@
 //!
 //! It executes the CPUID instruction, which no file can replace, so it runs under qemu-user as a Skylake.
 
+use crate::common::output;
 use crate::third_party::host::{Host, has, needed};
 
 /// pqos as it runs on a Skylake.
@@ -39,6 +40,23 @@ fn it_sees_what_the_host_has() {
     let said = reported(&host, &["-I", "-D"]);
     // Its values about the cache come from the emulated CPUID, not from the host.
     has(&said, &["max rmid: 128", "Num COS: 8", "Ways contention bit-mask: 0x600", "Max CBM bits: 11"]);
+}
+
+/// An Emerald Rapids: 20 ways, of which devices write to the two leftmost, and 15 classes without MBA, which has eight.
+#[test]
+fn it_shows_and_sets_masks_of_twenty_ways() {
+    let host = Host::start(&["--no-mba", "--set", "chip=\"platinum-8570\""]);
+    let said = reported(&host, &["-I", "-s"]);
+    has(&said, &["L3CA COS0 => MASK 0xfffff", "L3CA COS14 => MASK 0xfffff", "Core 55, "]);
+    assert!(!said.contains("COS15"), "{said}");
+    has(&reported(&host, &["-I", "-d"]), &["L3 CAT", "Num COS: 15"]);
+    has(&reported(&host, &["-I", "-e", "llc:14=0xf0000"]), &["Allocation configuration altered"]);
+    has(&host.read("sys/fs/resctrl/COS14/schemata"), &["L3:0=f0000"]);
+    let doctor = output(&["doctor", "--root", host.root().to_str().unwrap()]);
+    has(
+        &doctor,
+        &["1 of 300 MiB, 20 ways", "20 ways (0xfffff), at least 1 per mask; 0xc0000 is shared", "15 classes"],
+    );
 }
 
 #[test]
