@@ -6,7 +6,7 @@ use clap::Args;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use waykeeper_experiments::{
-    ChipComparison, ComparedRow, Effort, ExperimentError, ExperimentFile, FAR, compare as run,
+    ChipComparison, ComparedRow, Effort, ExperimentError, ExperimentFile, FAR, compare as run, mean_distance,
 };
 use waykeeper_silicon::Sampling;
 
@@ -75,7 +75,7 @@ fn table(files: &[(String, ExperimentFile)], compared: &ChipComparison) -> Strin
                 format!("{:.2}", row.measured),
                 row.model.map_or_else(|| "cannot tell".to_owned(), |model| format!("{model:.2}")),
                 row.distance.map_or_else(|| "-".to_owned(), |distance| format!("{distance:.2}")),
-                verdict(row).to_owned(),
+                verdict(row),
             ]
         }));
         text += &listing::columns(&cells);
@@ -84,22 +84,18 @@ fn table(files: &[(String, ExperimentFile)], compared: &ChipComparison) -> Strin
     text + &format!("all: {}\n", summary(&compared.rows.iter().collect::<Vec<_>>()))
 }
 
-fn verdict(row: &ComparedRow) -> &'static str {
-    match row.distance {
-        None => "no simulated line: use --sets 1/16 or more",
-        Some(distance) if distance > FAR => "far",
-        Some(_) => "near",
-    }
+fn verdict(row: &ComparedRow) -> String {
+    let judged = row.distance.map(|distance| if distance > FAR { "far" } else { "near" });
+    judged.map(str::to_owned).or_else(|| row.unknown.clone()).unwrap_or_default()
 }
 
 fn summary(rows: &[&ComparedRow]) -> String {
-    let known: Vec<f64> = rows.iter().filter_map(|row| row.distance).collect();
-    if known.is_empty() {
+    let Some(mean) = mean_distance(rows.iter().copied()) else {
         return format!("the model cannot tell any of {} rows", rows.len());
-    }
-    let mean = known.iter().sum::<f64>() / known.len() as f64;
+    };
+    let known: Vec<f64> = rows.iter().filter_map(|row| row.distance).collect();
     let far = known.iter().filter(|distance| **distance > FAR).count();
     let unknown = rows.len() - known.len();
-    let unknown = if unknown > 0 { format!("; of {unknown} more it cannot tell") } else { String::new() };
+    let unknown = if unknown > 0 { format!("; it cannot tell {unknown} more") } else { String::new() };
     format!("mean distance {mean:.3} over {} rows, {far} farther than {FAR}{unknown}", known.len())
 }

@@ -33,8 +33,11 @@ pub struct ComparedRow {
     pub x_is: String,
     /// Share of hits of the real chip.
     pub measured: f64,
-    /// Share of hits of the model; absent if none of the lines that are looked at is in the sample of sets.
+    /// Share of hits of the model; absent if it cannot tell.
     pub model: Option<f64>,
+    /// Why the model cannot tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unknown: Option<String>,
     /// Of the one from the other, absolute.
     pub distance: Option<f64>,
 }
@@ -62,9 +65,13 @@ pub fn compare(
     let rows: Result<Vec<Vec<ComparedRow>>, ExperimentError> =
         all.par_iter().map(|((name, file), experiment)| run(chip, name, file, experiment, effort)).collect();
     let rows: Vec<ComparedRow> = rows?.into_iter().flatten().collect();
-    let known: Vec<f64> = rows.iter().filter_map(|row| row.distance).collect();
-    let mean_distance = (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64);
-    Ok(ChipComparison { rows, mean_distance })
+    Ok(ChipComparison { mean_distance: mean_distance(&rows), rows })
+}
+
+/// Mean of the distances that are known; absent if none is.
+pub fn mean_distance<'a>(rows: impl IntoIterator<Item = &'a ComparedRow>) -> Option<f64> {
+    let known: Vec<f64> = rows.into_iter().filter_map(|row| row.distance).collect();
+    (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
 }
 
 /// The rows of one experiment. Trials take turns over the rows, as those that were measured.
@@ -76,7 +83,13 @@ fn run(
     effort: Effort,
 ) -> Result<Vec<ComparedRow>, ExperimentError> {
     let mut all = vec![Seen::default(); experiment.rows.len()];
-    for seed in 1..=u64::from(effort.seeds) {
+    let cores = experiment.cores();
+    let (seeds, unknown) = if cores > chip.cores as usize {
+        (0, format!("needs {cores} cores"))
+    } else {
+        (effort.seeds, "no simulated line; simulate more sets".to_owned())
+    };
+    for seed in 1..=u64::from(seeds) {
         let mut machine = Machine::new(chip, file, effort.sampling, seed)
             .map_err(|why| ExperimentError::Memory { file: name.to_owned(), why })?;
         for _ in 0..effort.trials {
@@ -98,6 +111,7 @@ fn run(
             x_is: experiment.x.clone(),
             measured,
             model,
+            unknown: model.is_none().then(|| unknown.clone()),
             distance: model.map(|model| (measured - model).abs()),
         }
     };

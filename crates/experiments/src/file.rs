@@ -202,7 +202,7 @@ pub enum ExperimentError {
     Value {
         /// The file.
         file: String,
-        /// MeasuredExperiment and key.
+        /// Experiment and key.
         key: String,
         /// The value found.
         value: String,
@@ -264,16 +264,7 @@ impl ExperimentFile {
 
     /// Cores that the experiments use.
     pub(crate) fn cores(&self) -> usize {
-        let most = |experiment: &MeasuredExperiment| {
-            let walks = experiment.steps.iter().filter_map(|step| match step {
-                Step::Read(walk) | Step::Write(walk) => Some(&walk.cores),
-                _ => None,
-            });
-            let rows = &experiment.rows;
-            let cores = walks.flat_map(|cores| rows.iter().map(move |(x, _)| cores.of(*x) as usize));
-            cores.max().unwrap_or(1)
-        };
-        self.experiments.iter().map(most).max().unwrap_or(1)
+        self.experiments.iter().map(MeasuredExperiment::cores).max().unwrap_or(1)
     }
 
     fn check(&self) -> Result<(), Refusal> {
@@ -322,6 +313,16 @@ fn within(key: &str, value: f64, least: f64, most: f64) -> Result<(), Refusal> {
 }
 
 impl MeasuredExperiment {
+    /// Cores that it uses, in the row with the most.
+    pub(crate) fn cores(&self) -> usize {
+        let walked = self.steps.iter().filter_map(|step| match step {
+            Step::Read(walk) | Step::Write(walk) => Some(&walk.cores),
+            _ => None,
+        });
+        let all = walked.chain([&self.sample.cores]);
+        all.flat_map(|cores| self.rows.iter().map(|(x, _)| cores.of(*x) as usize)).max().unwrap_or(1)
+    }
+
     fn check(&self, regions: &BTreeMap<String, f64>) -> Result<(), Refusal> {
         within("llc_hits_seen", self.llc_hits_seen, 0.01, 1.0)?;
         if self.rows.is_empty() {

@@ -7,5 +7,5 @@ mod compare;
 mod file;
 mod trial;
 
-pub use compare::{ChipComparison, ComparedRow, Effort, FAR, compare};
+pub use compare::{ChipComparison, ComparedRow, Effort, FAR, compare, mean_distance};
 pub use file::{ExperimentError, ExperimentFile};

@@ -1,7 +1,7 @@
 //! What the rules of the Emerald Rapids bring on the measured rows: with each of them taken back to Skylake's, the rows
 //! that showed it are missed.
 
-use waykeeper_experiments::{ChipComparison, Effort, ExperimentFile, compare};
+use waykeeper_experiments::{ChipComparison, Effort, ExperimentFile, compare, mean_distance};
 use waykeeper_silicon::{ChipSpec, DmaUpdate, Rules, Sampling, SliceHash};
 
 type TakeBack = fn(&mut Rules);
@@ -60,10 +60,7 @@ fn without_each_rule_the_rows_that_showed_it_are_missed() {
 fn the_model_is_near_the_real_chip() {
     let all = run(emerald_rapids(), &ExperimentFile::shipped());
     assert!(all.rows.len() > 200);
-    let mean = |file: &str| {
-        let of = all.rows.iter().filter(|row| row.file == file).map(|row| row.distance.unwrap());
-        of.clone().sum::<f64>() / of.count() as f64
-    };
+    let mean = |file: &str| mean_distance(all.rows.iter().filter(|row| row.file == file)).unwrap();
     assert!(all.mean_distance.unwrap() <= 0.05, "{:?}", all.mean_distance);
     assert!(mean("emr-h200.toml") <= 0.05, "{}", mean("emr-h200.toml"));
     assert!(mean("emr-h100.toml") <= 0.07, "{}", mean("emr-h100.toml"));

@@ -101,6 +101,17 @@ fn the_same_arguments_give_the_same_rows_and_a_row_without_a_simulated_line_is_u
     let tiny = SMALL.replace("rows = [[1, 1.0], [2, 1.0]]", "rows = [[0, 1.0]]");
     let unknown = run("gold-6140", &tiny);
     assert_eq!((unknown.rows[0].model, unknown.rows[0].distance, unknown.mean_distance), (None, None, None));
+    assert_eq!(unknown.rows[0].unknown.as_deref(), Some("no simulated line; simulate more sets"));
+    assert_eq!(first.rows[0].unknown, None);
+}
+
+#[test]
+fn a_row_that_needs_more_cores_than_the_chip_has_is_unknown() {
+    let text = SMALL.replace("mib = \"x\" }\nrows", "mib = \"x\", cores = 5 }\nrows");
+    let file = ExperimentFile::parse("my.toml", &text).unwrap();
+    let chip = ChipSpec::built_in("e3-1230").unwrap();
+    let row = &compare(&chip, &[("my.toml".to_owned(), file)], effort()).unwrap().rows[0];
+    assert_eq!((row.model, row.unknown.as_deref()), (None, Some("needs 5 cores")));
 }
 
 #[test]
