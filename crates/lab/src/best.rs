@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::{Table, Value};
 use waykeeper_machine::{Scenario, ScenarioSource};
+use waykeeper_silicon::Rules;
 
 /// The schema of [`KnownBest`].
 pub const BEST_SCHEMA: &str = "waykeeper.best/1";
@@ -168,7 +169,10 @@ pub fn fingerprint(source: &ScenarioSource, scenario: &Scenario) -> String {
         keys.remove(key);
     }
     // The chip by its content, so that an edited file of the same name is another chip.
-    let chip = Value::try_from(&scenario.chip).unwrap_or(Value::String(scenario.chip.name.clone()));
+    let mut chip = Value::try_from(&scenario.chip).unwrap_or(Value::String(scenario.chip.name.clone()));
+    if let Some(table) = chip.as_table_mut() {
+        keep_own_rules(table, keys.get("model"));
+    }
     keys.insert("chip".to_owned(), chip);
     let mut text = format!("{BEST_SCHEMA}\n");
     write_canonical(&Value::Table(keys), &mut text);
@@ -177,6 +181,17 @@ pub fn fingerprint(source: &ScenarioSource, scenario: &Scenario) -> String {
         .bytes()
         .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     format!("{hash:016x}")
+}
+
+/// Leaves in a chip the rules that its own file changes: what `[model]` sets is among the keys.
+fn keep_own_rules(chip: &mut Table, model: Option<&Value>) {
+    let Some(rules) = chip.get_mut("rules").and_then(Value::as_table_mut) else { return };
+    let default = Table::try_from(Rules::default()).unwrap_or_default();
+    let is_in_model = |key: &str| model.is_some_and(|model| model.get(key).is_some());
+    rules.retain(|key, value| !is_in_model(key) && default.get(key) != Some(value));
+    if rules.is_empty() {
+        chip.remove("rules");
+    }
 }
 
 /// A value as text with sorted keys.
@@ -317,6 +332,25 @@ mod tests {
         assert_eq!(hash(&format!("chip = \"gold-6140\"\n{TEXT}")), whole);
         assert_ne!(hash(&format!("chip = \"gold-6134\"\n{TEXT}")), whole);
         assert_ne!(hash(&TEXT.replace("1024", "2048")), whole);
+    }
+
+    #[test]
+    fn a_rule_counts_once_wherever_it_is_from() {
+        let text = |chip: &str, model: &str| {
+            let source = source(&format!("chip = \"{chip}\"\n{TEXT}[model]\n{model}\n"));
+            let mut chip = Table::try_from(source.read().unwrap().chip).unwrap();
+            keep_own_rules(&mut chip, source.table().get("model"));
+            chip.remove("rules").map(|rules| rules.to_string())
+        };
+        // A chip without rules of its own is the same chip under any [model], as it was before chips had rules.
+        assert_eq!(text("gold-6140", "migration = \"dirty-copy\""), None);
+        let own = text("platinum-8570", "quantum_ns = 4000").unwrap();
+        assert!(
+            own.contains("io_age = 2") && own.contains("reuse_history = 6") && !own.contains("migration"),
+            "{own}"
+        );
+        let rest = text("platinum-8570", "io_age = 3").unwrap();
+        assert!(!rest.contains("io_age") && rest.contains("reuse_history = 6"), "{rest}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use waykeeper_calibration::ServerDescription;
 use waykeeper_silicon::{
     AddressMap, Chip, ChipSpec, DramSpec, Latency, LlcKind, LlcSpec, MAX_CORES, MlcSpec, Rules, Sampling,
+    SliceHash,
 };
 use waykeeper_units::LINE_BYTES;
 
@@ -42,6 +43,8 @@ impl SmallChip {
         let real_sets = (server.llc.bytes as f64 / LINE_BYTES as f64 / f64::from(ways)).max(1.0);
         let slices = (real_sets / SETS_PER_SET / f64::from(SLICE_SETS)).round().clamp(4.0, 32.0);
         let scale = real_sets / (slices * f64::from(SLICE_SETS));
+        // Where pages lie relative to so few sets says nothing of the described chip.
+        let rules = known.as_ref().map(|spec| Rules { slice_hash: SliceHash::Uniform, ..spec.rules });
         let mlc = known.map_or(USUAL_MLC_LINES, |spec| f64::from(spec.mlc.sets * spec.mlc.ways));
         let mlc_ways = (mlc / scale / f64::from(MLC_SETS)).round().clamp(2.0, 16.0) as u32;
         let unused = Latency { mlc_ns: 1.0, llc_ns: 1.0, memory_ns: 1.0 };
@@ -75,7 +78,7 @@ impl SmallChip {
                 load_slope: 0.0,
                 max_utilisation: 0.9,
             },
-            rules: Rules::default(),
+            rules: rules.unwrap_or_default(),
         };
         SmallChip {
             scale,
