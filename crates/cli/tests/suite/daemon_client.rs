@@ -187,7 +187,9 @@ fn a_watch_on_a_terminal_draws_over_its_last_frame_and_tells_when_the_daemon_is_
             assert!(count > 0, "`{what}` is not in:\n{text}");
             text.push_str(&String::from_utf8_lossy(&some[..count]));
         }
-        std::mem::take(&mut text)
+        // What follows may be the begin of the next frame.
+        let rest = text.split_off(text.find(what).unwrap() + what.len());
+        std::mem::replace(&mut text, rest)
     };
     let first = until("\x1b[J");
     // The first frame erases the screen, the next ones only what they do not write over.
