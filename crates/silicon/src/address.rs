@@ -5,8 +5,8 @@
 //! LLC sets behind them together (microarchitecture.md 9).
 
 use crate::line::{Line, LineTag};
-use crate::rules::SliceHash;
 use crate::simd::prefetch;
+use crate::slices::Slices;
 use crate::spec::ChipSpec;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -157,12 +157,9 @@ pub struct AddressMap {
     /// The MLC sets in the sample, in ascending order; a set's dense index is its place here.
     sampled: Vec<u32>,
     mlc_set_bits: u32,
-    /// Bits of the index of an LLC set above those of the MLC's.
-    llc_bits: u32,
-    slices: u32,
-    /// Handles of the chip's layout, from tag, set and slice.
-    pack: fn(u32, u32, u32) -> Line,
-    hash: SliceHash,
+    slices: Slices,
+    /// Whether handles have the layout with wide tags.
+    is_wide: bool,
     /// Free 2-MiB pages, in random order.
     huge_pages: Vec<u32>,
     /// Free 4-KiB frames of the pages opened for them.
@@ -212,10 +209,8 @@ impl AddressMap {
             sampling,
             sampled: sampled.collect(),
             mlc_set_bits,
-            llc_bits: spec.llc.sets.trailing_zeros() - mlc_set_bits,
-            slices: spec.llc.slices,
-            pack: if spec.has_wide_tags() { u32::pack } else { u16::pack },
-            hash: spec.rules.slice_hash,
+            slices: Slices::new(spec),
+            is_wide: spec.has_wide_tags(),
             huge_pages,
             frames: Vec::new(),
             rng,
@@ -274,6 +269,15 @@ impl AddressMap {
         }
         self.note(&region);
         Ok(region)
+    }
+
+    /// The LLC slice of a line.
+    pub fn slice(&self, line: Line) -> usize {
+        if self.is_wide {
+            self.slices.of(line.tag(), line.set() as u32) as usize
+        } else {
+            line.slice_beside()
+        }
     }
 
     /// Counts of regions handed out since the last call, by their size in lines. Resets the counts.
@@ -347,39 +351,16 @@ impl AddressMap {
                 if address >= until {
                     break;
                 }
-                region.lines.push((self.pack)(tag, dense, self.slice_of(address)));
+                region.lines.push(if self.is_wide {
+                    u32::pack(tag, dense, 0)
+                } else {
+                    u16::pack(tag, dense, self.slices.of(tag, *sampled))
+                });
                 region.offsets.push(region.total + (address - first));
             }
             from = until;
         }
         region.total += count;
-    }
-
-    fn slice_of(&self, address: u32) -> u32 {
-        match self.hash {
-            SliceHash::Uniform => {
-                // Finaliser of a 64-bit mixer (Stafford's variant of murmur3), then multiply-shift.
-                let mut x = u64::from(address).wrapping_add(0x9e37_79b9_7f4a_7c15);
-                x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-                x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-                (((x >> 32) * u64::from(self.slices)) >> 32) as u32
-            }
-            SliceHash::Permutation => {
-                // Successive lines of one index step through the slices from a start that the index and a
-                // coarse address hash choose: distinct slices for the lines of one index within a run.
-                let index = address & ((1 << self.mlc_set_bits) - 1);
-                let above = address >> self.mlc_set_bits;
-                let start = (index ^ above >> 4).wrapping_mul(0x9e37_79b1) >> 12;
-                (start + (above & 15)) % self.slices
-            }
-            SliceHash::Rounds => {
-                // The bits of the LLC's index above the MLC's go first, as `Places` has them.
-                let index = address & ((1 << self.mlc_set_bits) - 1);
-                let start = index.wrapping_mul(0x9e37_79b1) >> 12;
-                let round = address >> (self.mlc_set_bits + self.llc_bits);
-                (start + round) % self.slices
-            }
-        }
     }
 }
 
@@ -439,10 +420,10 @@ mod tests {
                 assert_eq!(some.total_lines(), all.total_lines());
                 let of_sets = all.lines().iter().zip(all.offsets()).filter_map(|(line, offset)| {
                     let dense = chosen.iter().position(|set| *set as usize == line.set())?;
-                    Some((line.tag(), dense, line.slice(), *offset))
+                    Some((line.tag(), dense, exact.slice(*line), *offset))
                 });
                 let some = some.lines().iter().zip(some.offsets());
-                let some = some.map(|(line, offset)| (line.tag(), line.set(), line.slice(), *offset));
+                let some = some.map(|(line, offset)| (line.tag(), line.set(), sampled.slice(*line), *offset));
                 assert_eq!(some.collect::<Vec<_>>(), of_sets.collect::<Vec<_>>());
             }
         }
@@ -468,7 +449,7 @@ mod tests {
         let mut map = map(1);
         let mut counts = [0u32; 18];
         for line in map.ordinary(36 << 20).unwrap().lines() {
-            counts[line.slice()] += 1;
+            counts[map.slice(*line)] += 1;
         }
         let mean = f64::from(36 << 14) / 18.0;
         for count in counts {

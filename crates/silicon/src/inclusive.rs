@@ -11,6 +11,7 @@ use crate::mlc::{self, MlcVictim};
 use crate::rules::Replacement;
 use crate::shared::{Arrival, DEVICE_OWNER, DcaMode, Shared};
 use crate::simd::prefetch;
+use crate::slices::Slices;
 use crate::spec::ChipSpec;
 use crate::ways::{AGE, Chooser, DIRTY, IO, MaskLanes, UNCONSUMED, Ways, promoted};
 use crate::{Fill, Level};
@@ -42,7 +43,7 @@ pub(crate) struct Inclusive<T> {
 
 impl<T: LineTag> Inclusive<T> {
     pub(crate) fn new(spec: &ChipSpec, shared: &Shared<T>) -> Inclusive<T> {
-        let places = Places::new::<T>(shared.mlc_sets(), spec.llc.slices);
+        let places = Places::new::<T>(shared.mlc_sets(), spec.llc.slices, Slices::new(spec));
         let count = places.count((spec.llc.sets / spec.mlc.sets).ilog2());
         let lru = shared.rules.replacement == Replacement::Lru;
         Inclusive {

@@ -27,6 +27,7 @@ mod ranges;
 mod rules;
 mod shared;
 mod simd;
+mod slices;
 mod socket;
 mod spec;
 mod steering;

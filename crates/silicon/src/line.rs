@@ -1,35 +1,36 @@
 //! Line handles: a line's place in the chip, computed once when its address is handed out.
 //!
-//! A handle packs the line's tag, its (dense, sampled) MLC set and its LLC slice into 64 bits, so that the hot path
-//! neither hashes nor divides. Handles are made by [`crate::AddressMap`] alone.
+//! A handle packs a line's tag and its (dense, sampled) MLC set into 32 bits, so that lists of lines stay short and the hot
+//! path does not divide. Handles are made by [`crate::AddressMap`] alone.
 //!
 //! There are two layouts. A chip of up to 16 ways without the rules of later chips has tags of 16 bits, so that the tags of
-//! a set are half a line of the machine that runs the model. A larger one has tags of 32 bits, of which 31 are used; the
-//! upper 8 of these are the slice.
+//! a set are half a line of the machine that runs the model, and the slice in the handle, so that nothing is hashed. A
+//! larger one stores tags of 32 bits, of which 19 are used, and hashes them for the slice.
 //!
-//! | bits | 63 | 62..32 | 31 | 30..15 | 14..12 | 11..10 | 9..0 |
-//! | --- | --- | --- | --- | --- | --- | --- | --- |
-//! | 16-bit tags | 0 | 0 | 1 | tag | slice | slice | set |
-//! | 32-bit tags | 1 | tag, its upper 8 bits are the slice | 1 | 0 | 0 | set | set |
+//! | bits | 31 | 30 | 29..15 | 14..11 | 10 | 9..0 |
+//! | --- | --- | --- | --- | --- | --- | --- |
+//! | 16-bit tags | 1 | tag | tag | slice | slice | set |
+//! | 32-bit tags | 0 | 1 | tag | tag | set | set |
 
 use crate::simd::{LANES, eq_u16, eq_u32};
+use crate::slices::Slices;
 use std::fmt::Debug;
-use std::num::{NonZeroU32, NonZeroU64};
+use std::num::NonZeroU32;
 
 /// A line of simulated memory that the sample contains. One bit is always set, so that an `Option<Line>` needs no more
 /// room than a `Line`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Line(NonZeroU64);
+pub struct Line(NonZeroU32);
 
-/// Set in every handle.
-const PRESENT: NonZeroU32 = NonZeroU32::new(1 << 31).unwrap();
-/// Set in handles with tags of 32 bits.
-const WIDE: u64 = 1 << 63;
+/// Set in every handle with a tag of 16 bits.
+const NARROW: NonZeroU32 = NonZeroU32::new(1 << 31).unwrap();
+/// Set in every handle with a tag of 32 bits.
+const WIDE: NonZeroU32 = NonZeroU32::new(1 << 30).unwrap();
 
 /// Bits of a handle that hold the slice, with 16-bit tags.
 const SLICE_BITS: u32 = 5;
-/// Bits of a 32-bit tag below those that hold the slice.
-const ADDRESS_BITS: u32 = 23;
+/// Bits of a handle that hold the tag, with 32-bit tags.
+const TAG_BITS: u32 = 19;
 
 /// The tag of a line as the sets of a chip store it, and the layout of the handles of such a chip.
 pub(crate) trait LineTag: Copy + Eq + Debug + 'static {
@@ -48,7 +49,7 @@ pub(crate) trait LineTag: Copy + Eq + Debug + 'static {
     /// Bits for the slice in the index of an LLC set, for a chip of so many slices.
     fn slice_bits(slices: u32) -> u32;
 
-    /// The line of the `address`-th tag.
+    /// The line of the `address`-th tag. With 32-bit tags that determines the slice.
     fn pack(address: u32, set: u32, slice: u32) -> Line;
 
     /// The tag of a line.
@@ -57,7 +58,7 @@ pub(crate) trait LineTag: Copy + Eq + Debug + 'static {
     /// Dense index of a line's MLC set within the sample.
     fn set(line: Line) -> usize;
 
-    /// What tells lines of this tag and of one MLC set apart: the slice, unless the tag has it.
+    /// What tells lines of this tag and of one MLC set apart: the slice, unless the tag determines it.
     fn slice_beside(line: Line) -> u8;
 
     /// The line of this tag: the inverse of the three before.
@@ -74,16 +75,6 @@ pub(crate) trait LineTag: Copy + Eq + Debug + 'static {
 
     /// Bit i is set where `lanes[i] == tag`.
     fn equal(lanes: &[Self; LANES], tag: Self) -> u32;
-
-    /// [`Line::channel`] of a line with such tags.
-    fn channel(line: Line, channels: u32) -> usize;
-}
-
-/// One of `channels` by Fibonacci hashing, then a multiply-shift range reduction.
-#[inline(always)]
-fn spread(bits: u32, channels: u32) -> usize {
-    let hash = bits.wrapping_mul(0x9e37_79b1) >> 8;
-    ((u64::from(hash) * u64::from(channels)) >> 24) as usize
 }
 
 /// Index of LLC sets in an array: the index of the MLC's set in the lowest bits, then the slice, then the LLC's
@@ -94,12 +85,14 @@ pub(crate) struct Places {
     set_bits: u32,
     /// Bits for the slice.
     slice_bits: u32,
+    /// The slices of lines with 32-bit tags.
+    slices: Slices,
 }
 
 impl Places {
     /// For so many MLC sets and slices of a chip with tags `T`.
-    pub(crate) fn new<T: LineTag>(mlc_sets: usize, slices: u32) -> Places {
-        Places { set_bits: mlc_sets.next_power_of_two().ilog2(), slice_bits: T::slice_bits(slices) }
+    pub(crate) fn new<T: LineTag>(mlc_sets: usize, count: u32, slices: Slices) -> Places {
+        Places { set_bits: mlc_sets.next_power_of_two().ilog2(), slice_bits: T::slice_bits(count), slices }
     }
 
     /// Number of places, where the LLC has `2^bits` sets in a slice for each set of the MLC.
@@ -127,7 +120,7 @@ impl LineTag for u16 {
 
     #[inline(always)]
     fn of(line: Line) -> u16 {
-        (line.0.get() as u32 >> (Self::SET_BITS + SLICE_BITS)) as u16
+        (line.0.get() >> (Self::SET_BITS + SLICE_BITS)) as u16
     }
 
     #[inline(always)]
@@ -137,25 +130,25 @@ impl LineTag for u16 {
 
     #[inline(always)]
     fn slice_beside(line: Line) -> u8 {
-        (line.0.get() as u32 >> Self::SET_BITS) as u8 & ((1 << SLICE_BITS) - 1)
+        (line.0.get() >> Self::SET_BITS) as u8 & ((1 << SLICE_BITS) - 1)
     }
 
     #[inline(always)]
     fn line(self, set: u32, slice: u8) -> Line {
         debug_assert!(self != u16::NONE && set < 1 << Self::SET_BITS && slice < 1 << SLICE_BITS);
         let slice_and_set = u32::from(slice) << Self::SET_BITS | set;
-        Line::narrow(u32::from(self) << (Self::SET_BITS + SLICE_BITS) | slice_and_set)
+        Line(NARROW | u32::from(self) << (Self::SET_BITS + SLICE_BITS) | slice_and_set)
     }
 
     #[inline(always)]
     fn in_set_of(self, other: Line) -> Line {
-        let rest = other.0.get() as u32 & ((1 << (Self::SET_BITS + SLICE_BITS)) - 1);
-        Line::narrow(u32::from(self) << (Self::SET_BITS + SLICE_BITS) | rest)
+        let rest = other.0.get() & ((1 << (Self::SET_BITS + SLICE_BITS)) - 1);
+        Line(NARROW | u32::from(self) << (Self::SET_BITS + SLICE_BITS) | rest)
     }
 
     #[inline(always)]
     fn llc_place(line: Line, Places { set_bits, .. }: Places) -> usize {
-        Self::set(line) | ((line.0.get() as u32 >> Self::SET_BITS) as usize) << (set_bits & 15)
+        Self::set(line) | ((line.0.get() >> Self::SET_BITS) as usize) << (set_bits & 15)
     }
 
     fn at_llc_place(self, place: usize, Places { set_bits, .. }: Places) -> Line {
@@ -167,33 +160,27 @@ impl LineTag for u16 {
     fn equal(lanes: &[u16; LANES], tag: u16) -> u32 {
         eq_u16(lanes, tag)
     }
-
-    #[inline(always)]
-    fn channel(line: Line, channels: u32) -> usize {
-        spread(line.0.get() as u32, channels)
-    }
 }
 
 impl LineTag for u32 {
-    /// No line has it: its highest bit is of a slice that no chip has.
     const NONE: u32 = u32::MAX;
-    const SET_BITS: u32 = 12;
-    const SLICES: u32 = 1 << (31 - ADDRESS_BITS);
-    const ADDRESSES: u32 = 1 << ADDRESS_BITS;
+    const SET_BITS: u32 = 11;
+    const SLICES: u32 = 256;
+    const ADDRESSES: u32 = 1 << TAG_BITS;
     const LATER_RULES: bool = true;
 
     fn slice_bits(slices: u32) -> u32 {
         slices.next_power_of_two().ilog2()
     }
 
-    fn pack(address: u32, set: u32, slice: u32) -> Line {
-        debug_assert!(address < Self::ADDRESSES && slice < Self::SLICES);
-        (slice << ADDRESS_BITS | address).line(set, 0)
+    #[inline(always)]
+    fn pack(address: u32, set: u32, _: u32) -> Line {
+        address.line(set, 0)
     }
 
     #[inline(always)]
     fn of(line: Line) -> u32 {
-        (line.0.get() >> 32) as u32 & (u32::MAX >> 1)
+        line.0.get() >> Self::SET_BITS & (Self::ADDRESSES - 1)
     }
 
     #[inline(always)]
@@ -208,8 +195,8 @@ impl LineTag for u32 {
 
     #[inline(always)]
     fn line(self, set: u32, _: u8) -> Line {
-        debug_assert!(self != u32::NONE && set < 1 << Self::SET_BITS);
-        Line(NonZeroU64::from(PRESENT) | WIDE | u64::from(self) << 32 | u64::from(set))
+        debug_assert!(self < Self::ADDRESSES && set < 1 << Self::SET_BITS);
+        Line(WIDE | self << Self::SET_BITS | set)
     }
 
     #[inline(always)]
@@ -218,10 +205,10 @@ impl LineTag for u32 {
     }
 
     #[inline(always)]
-    fn llc_place(line: Line, Places { set_bits, slice_bits }: Places) -> usize {
-        let tag = Self::of(line);
-        let (slice, address) = (tag >> ADDRESS_BITS, tag & (Self::ADDRESSES - 1));
-        Self::set(line) | (slice as usize | (address as usize) << (slice_bits & 15)) << (set_bits & 15)
+    fn llc_place(line: Line, Places { set_bits, slice_bits, slices }: Places) -> usize {
+        let (tag, set) = (Self::of(line), Self::set(line));
+        let slice = slices.of(tag, set as u32) as usize;
+        set | (slice | (tag as usize) << (slice_bits & 15)) << (set_bits & 15)
     }
 
     fn at_llc_place(self, place: usize, Places { set_bits, .. }: Places) -> Line {
@@ -232,27 +219,15 @@ impl LineTag for u32 {
     fn equal(lanes: &[u32; LANES], tag: u32) -> u32 {
         eq_u32(lanes, tag)
     }
-
-    #[inline(always)]
-    fn channel(line: Line, channels: u32) -> usize {
-        let (low, high) = (line.0.get() as u32, (line.0.get() >> 32) as u32);
-        spread(low ^ high.rotate_left(16), channels)
-    }
 }
 
 impl Line {
     /// An arbitrary line to fill unused entries with.
-    pub(crate) const ANY: Line = Line(NonZeroU64::new(PRESENT.get() as u64).unwrap());
-
-    /// With 16-bit tags all is in 32 bits, whose arithmetic has shorter instructions.
-    #[inline(always)]
-    fn narrow(bits: u32) -> Line {
-        Line(NonZeroU64::from(PRESENT | bits))
-    }
+    pub(crate) const ANY: Line = Line(NARROW);
 
     #[inline(always)]
     pub(crate) fn is_wide(self) -> bool {
-        self.0.get() & WIDE != 0
+        self.0.get() & NARROW.get() == 0
     }
 
     /// Dense index of its MLC set within the sample.
@@ -260,15 +235,15 @@ impl Line {
         if self.is_wide() { u32::set(self) } else { u16::set(self) }
     }
 
-    /// LLC slice.
-    pub fn slice(self) -> usize {
-        let wide = || (u32::of(self) >> ADDRESS_BITS) as usize;
-        if self.is_wide() { wide() } else { u16::slice_beside(self).into() }
+    /// The slice of a line with a tag of 16 bits.
+    pub(crate) fn slice_beside(self) -> usize {
+        debug_assert!(!self.is_wide());
+        u16::slice_beside(self).into()
     }
 
     /// Line address above the MLC index.
     pub fn tag(self) -> u32 {
-        if self.is_wide() { u32::of(self) & (u32::ADDRESSES - 1) } else { u16::of(self).into() }
+        if self.is_wide() { u32::of(self) } else { u16::of(self).into() }
     }
 
     /// Its group of sets, of a power of two of at most 1024 groups.
@@ -282,53 +257,57 @@ impl Line {
     #[inline(always)]
     pub fn channel(self, channels: u32) -> usize {
         // Fibonacci hashing on the whole handle, then a multiply-shift range reduction.
-        if self.is_wide() { u32::channel(self, channels) } else { u16::channel(self, channels) }
+        let hash = self.0.get().wrapping_mul(0x9e37_79b1) >> 8;
+        ((u64::from(hash) * u64::from(channels)) >> 24) as usize
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::ChipSpec;
 
-    fn every_set_of_the_llc_has_a_place_of_its_own<T: LineTag>(slices: u32) {
+    fn every_set_of_the_llc_has_a_place_of_its_own<T: LineTag>(chip: &str, count: u32) {
+        let slices = Slices::new(&ChipSpec::built_in(chip).unwrap());
         for mlc_sets in [1, 32, 64, 256, 1024] {
-            let places = Places::new::<T>(mlc_sets, slices);
-            let mut seen = vec![false; places.count(1)];
-            for (tag, slice, set) in (0..2).flat_map(|tag| {
-                (0..slices).flat_map(move |slice| (0..mlc_sets as u32).map(move |set| (tag, slice, set)))
+            let places = Places::new::<T>(mlc_sets, count, slices);
+            let mut seen = std::collections::BTreeMap::new();
+            let mask = places.count(1) - 1;
+            for (tag, beside, set) in (0..2 * count).flat_map(|tag| {
+                (0..count).flat_map(move |slice| (0..mlc_sets as u32).map(move |set| (tag, slice, set)))
             }) {
-                let line = T::pack(tag, set, slice);
-                assert_eq!((line.tag(), line.set(), line.slice()), (tag, set as usize, slice as usize));
+                let line = T::pack(tag, set, beside);
+                assert_eq!((line.tag(), line.set()), (tag, set as usize));
                 assert_eq!(T::of(line).line(set, T::slice_beside(line)), line);
-                let place = T::llc_place(line, places) & (seen.len() - 1);
-                assert!(!std::mem::replace(&mut seen[place], true));
-                // Lines whose tags differ above the LLC's index are in the same set.
-                let other = T::pack(tag | 6, set, slice);
-                assert_eq!(T::llc_place(other, places) & (seen.len() - 1), place);
-                assert_eq!(T::of(other).at_llc_place(place, places), other);
-                assert_eq!(T::of(other).in_set_of(line), other);
+                let slice = if line.is_wide() { slices.of(tag, set) as usize } else { line.slice_beside() };
+                let place = T::llc_place(line, places) & mask;
+                // A place is of one set, slice and lowest bit of the tag, which is of the LLC's index.
+                let of = *seen.entry(place).or_insert((set, slice, tag & 1));
+                assert_eq!(of, (set, slice, tag & 1));
+                assert_eq!(T::of(line).at_llc_place(place, places), line);
+                assert_eq!(T::of(line).in_set_of(line), line);
             }
-            assert_eq!(seen.into_iter().filter(|seen| *seen).count(), 2 * mlc_sets * slices as usize);
+            assert!(seen.len() > mlc_sets * count as usize, "{} of {mlc_sets} x {count} x 2", seen.len());
         }
     }
 
     #[test]
     fn with_16_bit_tags() {
-        every_set_of_the_llc_has_a_place_of_its_own::<u16>(32);
+        every_set_of_the_llc_has_a_place_of_its_own::<u16>("gold-6140", 18);
     }
 
     #[test]
     fn with_32_bit_tags() {
-        every_set_of_the_llc_has_a_place_of_its_own::<u32>(60);
+        every_set_of_the_llc_has_a_place_of_its_own::<u32>("platinum-8570", 60);
     }
 
     #[test]
     fn the_last_line_of_each_layout_is_none_of_the_empty_ways() {
         let last = u16::pack(u16::ADDRESSES - 1, 1023, 31);
-        assert_eq!((last.tag(), last.set(), last.slice()), (65_534, 1023, 31));
+        assert_eq!((last.tag(), last.set(), last.slice_beside()), (65_534, 1023, 31));
         assert_ne!(u16::of(last), u16::NONE);
-        let last = u32::pack(u32::ADDRESSES - 1, 4095, 255);
-        assert_eq!((last.tag(), last.set(), last.slice()), ((1 << 23) - 1, 4095, 255));
+        let last = u32::pack(u32::ADDRESSES - 1, 2047, 0);
+        assert_eq!((last.tag(), last.set(), last.is_wide()), ((1 << 19) - 1, 2047, true));
         assert_ne!(u32::of(last), u32::NONE);
     }
 }

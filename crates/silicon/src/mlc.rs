@@ -51,6 +51,11 @@ impl<T: LineTag> MlcSet<T> {
     pub(crate) const EMPTY: MlcSet<T> =
         MlcSet { tags: [T::NONE; 16], meta: [0; 16], order: 0xfedc_ba98_7654_3210, marks: 0 };
 
+    /// A set in which every way has the same tag.
+    pub(crate) fn of_one_tag(tag: T) -> MlcSet<T> {
+        MlcSet { tags: [tag; 16], ..MlcSet::EMPTY }
+    }
+
     #[inline(always)]
     pub(crate) fn find(&self, tag: T) -> Option<u32> {
         let bits = T::equal(&self.tags, tag);

@@ -17,6 +17,7 @@ use crate::mlc::{self, MlcVictim};
 use crate::rules::{InclusiveVictim, Migration, Replacement};
 use crate::shared::{Arrival, Shared};
 use crate::simd::prefetch;
+use crate::slices::Slices;
 use crate::spec::ChipSpec;
 use crate::table::Table;
 use crate::ways::{AGE, COPY, Chooser, DIRTY, IO, MaskLanes, PAYLOAD, UNCONSUMED, Ways, promoted};
@@ -59,7 +60,7 @@ pub(crate) struct NonInclusive<T, const L: usize> {
 
 impl<T: LineTag, const L: usize> NonInclusive<T, L> {
     pub(crate) fn new(spec: &ChipSpec, shared: &mut Shared<T>) -> NonInclusive<T, L> {
-        let places = Places::new::<T>(shared.mlc_sets(), spec.llc.slices);
+        let places = Places::new::<T>(shared.mlc_sets(), spec.llc.slices, Slices::new(spec));
         let count = places.count((spec.llc.sets / spec.mlc.sets).ilog2());
         let lru = shared.rules.replacement == Replacement::Lru;
         shared.history = History::new(count, shared.rules.reuse_history);

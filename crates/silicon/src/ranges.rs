@@ -47,7 +47,7 @@ const NUMBERS: &[Number] = &[
     number("streaming.llc_ns", 0.1, 10_000.0, NS),
     number("streaming.memory_ns", 0.1, 10_000.0, NS),
     whole("dram.channels", 1.0, 64.0),
-    whole("dram.capacity_gib", 1.0, 128.0),
+    whole("dram.capacity_gib", 1.0, 64.0),
     number("dram.channel_gb_per_s", 0.5, 500.0, GB_PER_S),
     number("dram.load_slope", 0.0, 10.0, COUNT),
     number("dram.max_utilisation", 0.0, 0.99, COUNT),

@@ -117,11 +117,11 @@ impl<T: LineTag> Shared<T> {
         }
     }
 
-    /// Ends the use of these MLCs: every line is then looked for in the same empty sets. None is found, since the tag that
-    /// a handle of the other layout shows here (line.rs) is no empty way's.
+    /// Ends the use of these MLCs: lines with wide tags are looked for in them and never found. Their handles have bit 30,
+    /// which is the highest of a tag of 16 bits (line.rs), and this tag does not have it.
     pub(crate) fn empty_for_ever(&mut self) {
         self.mlc_sets = 0;
-        self.mlcs = Table::filled(1 << T::SET_BITS, MlcSet::EMPTY);
+        self.mlcs = Table::filled(1 << T::SET_BITS, MlcSet::of_one_tag(T::of(T::pack(0, 0, 0))));
     }
 
     pub(crate) fn cores(&self) -> usize {
@@ -233,13 +233,13 @@ impl<T: LineTag> Shared<T> {
     #[inline(always)]
     pub(crate) fn memory_read(&mut self, line: Line) {
         self.chip.memory_reads += 1;
-        self.dram.moved(T::channel(line, self.channels));
+        self.dram.moved(line.channel(self.channels));
     }
 
     #[inline(always)]
     pub(crate) fn memory_write(&mut self, line: Line) {
         self.chip.memory_writes += 1;
-        self.dram.moved(T::channel(line, self.channels));
+        self.dram.moved(line.channel(self.channels));
     }
 
     /// A dirty line leaves the caches for memory, and no line of the LLC evicted it.

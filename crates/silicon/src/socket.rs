@@ -328,6 +328,7 @@ impl<T: LineTag, const L: usize> Socket<T, L> {
 mod tests {
     use super::*;
     use crate::DcaMode;
+    use crate::slices::Slices;
     use rand_core::{Rng, SeedableRng};
     use rand_xoshiro::Xoshiro128PlusPlus;
 
@@ -353,9 +354,10 @@ mod tests {
         }
     }
 
-    /// A mix of all accesses to 800 lines of a few sets.
+    /// A mix of all accesses to 8000 lines of a few sets.
     fn run<T: LineTag, const L: usize>(chip: &str, rules: Rules) -> Left {
         let spec = ChipSpec::built_in(chip).unwrap();
+        let slices = Slices::new(&spec);
         let sampling = Sampling::one_in(128).unwrap();
         let mut socket = Socket::<T, L>::new(&spec, rules, sampling, 7);
         let mut rng = Xoshiro128PlusPlus::seed_from_u64(11);
@@ -363,8 +365,8 @@ mod tests {
         for step in 0..60_000 {
             let (draw, pick) = (rng.next_u32(), rng.next_u32());
             // A line's address determines its slice.
-            let (address, set) = (pick % 200 + 3, pick >> 8 & 3);
-            let line = T::pack(address, set, (address + set) % 4);
+            let (address, set) = (pick % 2000 + 3, pick >> 12 & 3);
+            let line = T::pack(address, set, slices.of(address, set));
             let (core, device) = (draw as usize >> 8 & 3, draw as usize >> 10 & 1);
             match draw % 8 {
                 0..3 => levels.push(read(&mut socket, core, line, Fill::Ordinary)),
@@ -378,7 +380,7 @@ mod tests {
                 socket.shared.dca[1] = [DcaMode::On, DcaMode::Off][step / 4096 % 2];
             }
         }
-        let place = |line: Line| (line.set(), line.slice(), line.tag());
+        let place = |line: Line| (line.set(), slices.of(line.tag(), line.set() as u32), line.tag());
         let llc = socket
             .residents()
             .into_iter()

@@ -71,7 +71,7 @@ pub struct Identity {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MlcSpec {
-    /// Sets (a power of two, at most 4096).
+    /// Sets (a power of two, at most 2048).
     pub sets: u32,
     /// Ways (at most 16).
     pub ways: u32,
@@ -299,7 +299,7 @@ impl ChipSpec {
         }
         let (mlc, llc) = (&self.mlc, &self.llc);
         if !mlc.sets.is_power_of_two() {
-            return bad("mlc.sets", &mlc.sets, "a power of two from 16 to 4096");
+            return bad("mlc.sets", &mlc.sets, "a power of two from 16 to 2048");
         }
         if !llc.sets.is_power_of_two() || llc.sets < mlc.sets || llc.sets > mlc.sets << 8 {
             let wanted = format!("a power of two, at least mlc.sets ({})", mlc.sets);

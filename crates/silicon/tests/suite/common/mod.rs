@@ -75,7 +75,7 @@ impl World {
         let region = map.huge(2 << 20).expect("memory is empty");
         // One LLC set: same MLC set, same slice, same index bits above the MLC's.
         let spread = spec.llc.sets / spec.mlc.sets;
-        let place = |line: &Line| (line.set(), line.slice(), line.tag() % spread);
+        let place = |line: &Line| (line.set(), map.slice(*line), line.tag() % spread);
         let first = place(&region.lines()[0]);
         let lines = region.lines().iter().filter(|line| place(line) == first).copied().collect();
         World { chip: Chip::new(spec, Sampling::EXACT, 1), lines, fresh: 0 }
