@@ -165,7 +165,7 @@ pub(crate) struct Wait {
     pub us: Quantity,
 }
 
-/// What is looked at after the steps: lines at random places of a part, by the cores that walked it.
+/// What is looked at after the steps: every simulated line of a part, by the cores that walked it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Sample {

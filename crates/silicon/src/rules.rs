@@ -4,7 +4,8 @@
 //! [`DmaUpdate::KeepsAge`], where the prototype made updated lines evict-first, and [`Rules::stream_needs_room`]. Every
 //! other value is a variant of microarchitecture.md 11 or a user's experiment. The ablation test of the machine crate
 //! checks the variants: each contradicts a published figure, except `dma-update-evicts-first`, `dca-off-updates`,
-//! `permutation-hash` and `no-read-allocate`, which change none. Marks: docs/reference/README.md#marks.
+//! `permutation-hash` and `no-read-allocate`, which change none. Rules of later chips are checked on what was measured there
+//! (docs/real-chip.md). Marks: docs/reference/README.md#marks.
 
 use crate::history::MOST;
 use serde::{Deserialize, Serialize};
