@@ -5,10 +5,11 @@
 //! LLC sets behind them together (microarchitecture.md 9).
 
 use crate::line::{Line, LineTag};
+use crate::pages::{FreeMemory, Lent, below};
 use crate::simd::prefetch;
 use crate::slices::Slices;
 use crate::spec::ChipSpec;
-use rand_core::{Rng, SeedableRng};
+use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -160,31 +161,10 @@ pub struct AddressMap {
     slices: Slices,
     /// Whether handles have the layout with wide tags.
     is_wide: bool,
-    /// Free 2-MiB pages, in random order.
-    huge_pages: Vec<u32>,
-    /// Free 4-KiB frames of the pages opened for them.
-    frames: Vec<u32>,
-    rng: Xoshiro256PlusPlus,
+    free: FreeMemory,
     total_lines: u64,
-    /// Memory taken since [`AddressMap::lend`].
-    lent: Option<Lent>,
     /// What was handed out since [`AddressMap::handed_out`], by the size of a region in lines.
     handed: BTreeMap<u32, Handed>,
-}
-
-/// Memory that is to be returned: pages and frames in the order in which they were taken.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Lent {
-    pages: Vec<u32>,
-    frames: Vec<u32>,
-}
-
-impl Lent {
-    /// Joins two lists of lent memory, `later` after this one.
-    pub fn append(&mut self, mut later: Lent) {
-        self.pages.append(&mut later.pages);
-        self.frames.append(&mut later.frames);
-    }
 }
 
 impl AddressMap {
@@ -202,20 +182,14 @@ impl AddressMap {
         let total_lines = spec.memory_lines();
         // Only whole huge pages.
         let pages = (total_lines / u64::from(HUGE_LINES)) as u32;
-        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0xadd2_e550);
-        let mut huge_pages: Vec<u32> = (0..pages).collect();
-        shuffle(&mut huge_pages, &mut rng);
         AddressMap {
             sampling,
             sampled: sampled.collect(),
             mlc_set_bits,
             slices: Slices::new(spec),
             is_wide: spec.has_wide_tags(),
-            huge_pages,
-            frames: Vec::new(),
-            rng,
+            free: FreeMemory::new(pages, seed),
             total_lines,
-            lent: None,
             handed: BTreeMap::new(),
         }
     }
@@ -232,13 +206,12 @@ impl AddressMap {
     pub fn ordinary(&mut self, bytes: u64) -> Result<Region, OutOfMemory> {
         let mut lines = waykeeper_units::lines_of(bytes);
         let frames = lines.div_ceil(u64::from(FRAME_LINES));
-        let have = self.frames.len() as u64 + self.huge_pages.len() as u64 * 512;
-        if frames > have {
+        if frames > self.free.frames() {
             return Err(self.exhausted(bytes));
         }
         let mut region = Region::default();
         for _ in 0..frames {
-            let frame = self.frame();
+            let frame = self.free.frame();
             let count = lines.min(u64::from(FRAME_LINES)) as u32;
             self.append(&mut region, frame * FRAME_LINES, count);
             lines -= u64::from(count);
@@ -254,15 +227,12 @@ impl AddressMap {
     pub fn huge(&mut self, bytes: u64) -> Result<Region, OutOfMemory> {
         let mut lines = waykeeper_units::lines_of(bytes);
         let pages = lines.div_ceil(u64::from(HUGE_LINES));
-        if pages > self.huge_pages.len() as u64 {
+        if pages > self.free.pages() {
             return Err(self.exhausted(bytes));
         }
         let mut region = Region::default();
         for _ in 0..pages {
-            let page = self.huge_pages.pop().expect("checked above");
-            if let Some(lent) = &mut self.lent {
-                lent.pages.push(page);
-            }
+            let page = self.free.page();
             let count = lines.min(u64::from(HUGE_LINES)) as u32;
             self.append(&mut region, page * HUGE_LINES, count);
             lines -= u64::from(count);
@@ -294,25 +264,22 @@ impl AddressMap {
 
     /// Starts to record which memory is taken.
     pub fn lend(&mut self) {
-        self.lent = Some(Lent::default());
+        self.free.lend();
     }
 
     /// Memory taken since [`AddressMap::lend`], to be returned later. Stops recording.
     pub fn lent(&mut self) -> Lent {
-        self.lent.take().unwrap_or_default()
+        self.free.lent()
     }
 
     /// Returns lent memory. The next allocations get it in the same order.
     pub fn take_back(&mut self, lent: Lent) {
-        self.huge_pages.extend(lent.pages.into_iter().rev());
-        self.frames.extend(lent.frames.into_iter().rev());
+        self.free.take_back(lent);
     }
 
     /// Bytes of free memory.
     pub fn free_bytes(&self) -> u64 {
-        let lines = self.frames.len() as u64 * u64::from(FRAME_LINES)
-            + self.huge_pages.len() as u64 * u64::from(HUGE_LINES);
-        lines * waykeeper_units::LINE_BYTES
+        self.free.frames() * u64::from(FRAME_LINES) * waykeeper_units::LINE_BYTES
     }
 
     fn exhausted(&self, bytes: u64) -> OutOfMemory {
@@ -320,21 +287,6 @@ impl AddressMap {
             asked_mib: bytes >> 20,
             total_mib: (self.total_lines * waykeeper_units::LINE_BYTES) >> 20,
         }
-    }
-
-    fn frame(&mut self) -> u32 {
-        if self.frames.is_empty() {
-            // Frames of a batch of pages are shuffled so that neighbours in a region are not neighbours in memory.
-            let take = self.huge_pages.len().min(64);
-            let opened = self.huge_pages.split_off(self.huge_pages.len() - take);
-            self.frames = opened.iter().flat_map(|page| (0..512).map(move |i| page * 512 + i)).collect();
-            shuffle(&mut self.frames, &mut self.rng);
-        }
-        let frame = self.frames.pop().expect("a page was opened");
-        if let Some(lent) = &mut self.lent {
-            lent.frames.push(frame);
-        }
-        frame
     }
 
     fn append(&self, region: &mut Region, first: u32, count: u32) {
@@ -362,18 +314,6 @@ impl AddressMap {
         }
         region.total += count;
     }
-}
-
-/// Fisher-Yates with a frozen draw, so that a layout never depends on a library's version.
-fn shuffle<T>(items: &mut [T], rng: &mut Xoshiro256PlusPlus) {
-    for last in (1..items.len()).rev() {
-        items.swap(last, below(rng, last as u64 + 1) as usize);
-    }
-}
-
-/// Uniform in `0..n`.
-fn below(rng: &mut Xoshiro256PlusPlus, n: u64) -> u64 {
-    ((u128::from(rng.next_u64()) * u128::from(n)) >> 64) as u64
 }
 
 #[cfg(test)]
