@@ -249,6 +249,16 @@ impl Rules {
         ]
     }
 
+    /// These rules where a table, by the names of the keys, does not say otherwise. Does not check ranges.
+    ///
+    /// # Errors
+    /// An unknown key, or a value of another type than its rule.
+    pub fn with(self, changes: &toml::Table) -> Result<Rules, toml::de::Error> {
+        let mut all = toml::Table::try_from(self).expect("rules are a table");
+        all.extend(changes.clone());
+        all.try_into()
+    }
+
     /// Whether a rule is in force that only later chips have ([`crate::line::LineTag::LATER_RULES`]).
     pub(crate) fn are_later(&self) -> bool {
         self.reuse_history > 0

@@ -149,7 +149,10 @@ pub struct ChipSpec {
     pub core_to_core_factor: f64,
     /// Memory.
     pub dram: DramSpec,
-    /// What differs from [`Rules::default`] on this chip. A scenario's `[model]` overrides it.
+    /// The built-in chip whose rules this one has, where `rules` does not say otherwise; absent: those of Skylake.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rules_as: Option<String>,
+    /// What differs from these on this chip. A scenario's `[model]` overrides it.
     #[serde(default, skip_serializing_if = "Rules::are_default")]
     pub rules: Rules,
 }
@@ -187,7 +190,7 @@ pub enum SpecError {
     },
 }
 
-const BUILT_IN: [(&str, &str); 11] = [
+const BUILT_IN: [(&str, &str); 15] = [
     ("gold-6140", include_str!("../../../chips/gold-6140.toml")),
     ("gold-5120", include_str!("../../../chips/gold-5120.toml")),
     ("gold-6134", include_str!("../../../chips/gold-6134.toml")),
@@ -197,7 +200,11 @@ const BUILT_IN: [(&str, &str); 11] = [
     ("gold-5320", include_str!("../../../chips/gold-5320.toml")),
     ("gold-6430", include_str!("../../../chips/gold-6430.toml")),
     ("platinum-8570", include_str!("../../../chips/platinum-8570.toml")),
+    ("xeon-6980p", include_str!("../../../chips/xeon-6980p.toml")),
+    ("xeon-6780e", include_str!("../../../chips/xeon-6780e.toml")),
+    ("epyc-7763", include_str!("../../../chips/epyc-7763.toml")),
     ("epyc-9554", include_str!("../../../chips/epyc-9554.toml")),
+    ("epyc-9755", include_str!("../../../chips/epyc-9755.toml")),
     ("idio", include_str!("../../../chips/idio.toml")),
 ];
 
@@ -245,7 +252,18 @@ impl ChipSpec {
         // Numbers first: one that its type cannot hold has a range as others have.
         let table: toml::Table = toml::from_str(text).map_err(syntax)?;
         ranges::check(&table).map_err(|(key, value, wanted)| refused((key.into(), value, wanted)))?;
-        let spec: ChipSpec = toml::from_str(text).map_err(syntax)?;
+        let mut spec: ChipSpec = toml::from_str(text).map_err(syntax)?;
+        if let Some(name) = &spec.rules_as {
+            let other = ChipSpec::built_in(name).map_err(|_| {
+                let known = ChipSpec::built_in_names().collect::<Vec<_>>().join(", ");
+                refused(("rules_as".into(), name.clone(), format!("one of {known}")))
+            })?;
+            if let Some(own) = table.get("rules").and_then(toml::Value::as_table) {
+                spec.rules = other.rules.with(own).map_err(syntax)?;
+            } else {
+                spec.rules = other.rules;
+            }
+        }
         spec.check().map_err(refused)?;
         Ok(spec)
     }
@@ -381,7 +399,11 @@ mod tests {
         assert_eq!(size("gold-5320"), 39.0); // 26 x 2048 x 12 x 64 B
         assert_eq!(size("gold-6430"), 60.0); // 32 x 2048 x 15 x 64 B
         assert_eq!(size("platinum-8570"), 300.0); // 60 x 4096 x 20 x 64 B
-        assert_eq!(size("epyc-9554"), 32.0); // one core complex
+        assert_eq!(size("xeon-6980p"), 504.0); // 126 x 4096 x 16 x 64 B
+        assert_eq!(size("xeon-6780e"), 108.0); // 36 x 4096 x 12 x 64 B
+        for one_core_complex in ["epyc-7763", "epyc-9554", "epyc-9755"] {
+            assert_eq!(size(one_core_complex), 32.0);
+        }
         assert_eq!(size("idio"), 4.0); // 3.6 MB in the paper, and no power of two of sets comes closer with 16 ways
         assert_eq!(ChipSpec::built_in("e3-1230").unwrap().llc.dca_ways, None);
     }
@@ -393,6 +415,19 @@ mod tests {
             assert!(identity.is_some_and(|identity| identity.brand.len() > 10), "{name}");
         }
         assert_eq!(ChipSpec::built_in("idio").unwrap().identity, None);
+    }
+
+    #[test]
+    fn a_chip_takes_the_rules_of_another_where_it_has_none_of_its_own() {
+        let (base, other) =
+            (ChipSpec::built_in("platinum-8570").unwrap(), ChipSpec::built_in("xeon-6980p").unwrap());
+        assert!(other.rules == base.rules && !other.rules.are_default());
+        let text = ChipSpec::built_in_text("xeon-6980p").unwrap();
+        let own = ChipSpec::parse("my.toml", &format!("{text}\n[rules]\nio_age = 3\n")).unwrap();
+        assert_eq!(own.rules, Rules { io_age: 3, ..base.rules });
+        let bad =
+            ChipSpec::parse("my.toml", &text.replace("platinum-8570", "platinum")).unwrap_err().to_string();
+        assert!(bad.contains("`rules_as` is platinum; it must be one of gold-6140"), "{bad}");
     }
 
     #[test]

@@ -78,6 +78,7 @@ impl SmallChip {
                 load_slope: 0.0,
                 max_utilisation: 0.9,
             },
+            rules_as: None,
             rules: rules.unwrap_or_default(),
         };
         SmallChip {

@@ -52,7 +52,10 @@ fn cpuid_cpuinfo_topology_and_resctrl_tell_of_one_machine() {
         ("gold-6140", "skx"),
         ("gold-5320", "icx"),
         ("gold-6430", "spr"),
+        ("platinum-8570", "emr"),
+        ("xeon-6980p", "gnr"),
         ("epyc-9554", "zen4"),
+        ("epyc-9755", "zen5"),
     ];
     for (chip, id) in chips {
         let host = Host::on(chip);

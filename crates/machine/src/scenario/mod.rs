@@ -328,9 +328,7 @@ fn read_model(keys: &mut Keys<'_>, chip: &mut ChipSpec) -> Result<f64, ScenarioE
             keys.refuse("model.quantum_ns", &value, &format!("a number from 10 to 100000 ns{meant}"))
         })?;
     }
-    let mut all = Table::try_from(chip.rules).expect("rules are a table");
-    all.extend(table.clone());
-    let rules: Rules = all.try_into().map_err(|error| wrong_rule(keys, &table, &error))?;
+    let rules = chip.rules.with(&table).map_err(|error| wrong_rule(keys, &table, &error))?;
     rules.check().map_err(|(key, value, wanted)| keys.refuse(&format!("model.{key}"), &value, wanted))?;
     chip.rules = rules;
     Ok(quantum_ns)

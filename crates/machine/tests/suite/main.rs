@@ -2,6 +2,7 @@
 
 mod ablation;
 mod bare;
+mod chips;
 mod churn;
 mod common;
 mod evictions;

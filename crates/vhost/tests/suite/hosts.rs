@@ -13,14 +13,19 @@ use waykeeper_vhost::machine_clock::ClockSpeed;
 use waykeeper_vhost::resctrl::description::Kernel;
 use waykeeper_vhost::virtual_host::{VirtualHost, VirtualHostError, VirtualHostOptions, tree};
 
-const CHIPS: [(&str, &str); 8] = [
+const CHIPS: [(&str, &str); 13] = [
     ("gold-6140", "skx"),
     ("gold-6134", "skx"),
     ("gold-5320", "icx"),
     ("gold-6430", "spr"),
     ("e5-2667v3", "hsx"),
     ("e5-2630v3", "hsx"),
+    ("platinum-8570", "emr"),
+    ("xeon-6980p", "gnr"),
+    ("xeon-6780e", ""),
+    ("epyc-7763", ""),
     ("epyc-9554", "zen4"),
+    ("epyc-9755", "zen5"),
     ("e3-1230", ""),
 ];
 
