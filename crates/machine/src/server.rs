@@ -361,6 +361,7 @@ impl Machine {
         let mut shared: Option<Arc<Region>> = None;
         self.bus.teams[workload] = None;
         let tenants = self.tenants_of(workload);
+        self.memory.set_pages(spec.pages);
         for (thread, core) in spec.cores.cores().iter().enumerate() {
             let mut site = Site {
                 memory: &mut self.memory,
@@ -391,6 +392,7 @@ impl Machine {
             }
             self.threads.push(Thread { program, core, workload });
         }
+        self.memory.set_pages(None);
         self.coverage.add(&spec.name, self.memory.handed_out());
         // Cores run in the order of their numbers, not of their starts.
         self.threads.sort_by_key(|thread| thread.core.id);
@@ -452,6 +454,7 @@ fn build_nic(
     seed: u64,
 ) -> Result<Nic, OutOfMemory> {
     let spec = &scenario.nics[index];
+    memory.set_pages(spec.pages);
     let users = scenario.workloads.iter().enumerate().filter(|(_, w)| w.nic == Some(index));
     let owners: Vec<usize> = users.flat_map(|(i, w)| std::iter::repeat_n(i, w.cores.len())).collect();
     let stream = Stream::new(seed, &spec.name);
@@ -479,6 +482,7 @@ fn build_nic(
     for owner in owners.iter().filter(switched) {
         nic.outlets.push(Queue::new(memory, OUTLET_RING, *owner)?);
     }
+    memory.set_pages(None);
     Ok(nic)
 }
 

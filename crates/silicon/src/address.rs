@@ -5,7 +5,7 @@
 //! LLC sets behind them together (microarchitecture.md 9).
 
 use crate::line::{Line, LineTag};
-use crate::pages::{FreeMemory, Lent, below};
+use crate::pages::{FreeMemory, Lent, Pages, below};
 use crate::simd::prefetch;
 use crate::slices::Slices;
 use crate::spec::ChipSpec;
@@ -162,6 +162,8 @@ pub struct AddressMap {
     /// Whether handles have the layout with wide tags.
     is_wide: bool,
     free: FreeMemory,
+    /// The kind of all pages from now on, whatever is asked for.
+    pages: Option<Pages>,
     total_lines: u64,
     /// What was handed out since [`AddressMap::handed_out`], by the size of a region in lines.
     handed: BTreeMap<u32, Handed>,
@@ -189,6 +191,7 @@ impl AddressMap {
             slices: Slices::new(spec),
             is_wide: spec.has_wide_tags(),
             free: FreeMemory::new(pages, seed),
+            pages: None,
             total_lines,
             handed: BTreeMap::new(),
         }
@@ -199,25 +202,17 @@ impl AddressMap {
         self.sampling
     }
 
+    /// From now on all memory is in pages of this kind; `None`: as each request asks.
+    pub fn set_pages(&mut self, pages: Option<Pages>) {
+        self.pages = pages;
+    }
+
     /// `bytes` of memory in 4-KiB frames at random places, as an ordinary program gets it.
     ///
     /// # Errors
     /// When simulated memory is used up.
     pub fn ordinary(&mut self, bytes: u64) -> Result<Region, OutOfMemory> {
-        let mut lines = waykeeper_units::lines_of(bytes);
-        let frames = lines.div_ceil(u64::from(FRAME_LINES));
-        if frames > self.free.frames() {
-            return Err(self.exhausted(bytes));
-        }
-        let mut region = Region::default();
-        for _ in 0..frames {
-            let frame = self.free.frame();
-            let count = lines.min(u64::from(FRAME_LINES)) as u32;
-            self.append(&mut region, frame * FRAME_LINES, count);
-            lines -= u64::from(count);
-        }
-        self.note(&region);
-        Ok(region)
+        self.take(bytes, Pages::Small)
     }
 
     /// `bytes` of memory in 2-MiB pages, as DPDK pools and rings get it.
@@ -225,16 +220,30 @@ impl AddressMap {
     /// # Errors
     /// When simulated memory is used up.
     pub fn huge(&mut self, bytes: u64) -> Result<Region, OutOfMemory> {
+        self.take(bytes, Pages::Huge)
+    }
+
+    fn take(&mut self, bytes: u64, asked: Pages) -> Result<Region, OutOfMemory> {
+        let pages = self.pages.unwrap_or(asked);
+        let (page_lines, free) = match pages {
+            Pages::Small => (FRAME_LINES, self.free.frames()),
+            Pages::Huge => (HUGE_LINES, self.free.pages()),
+            Pages::Coloured => (FRAME_LINES, self.free.coloured_frames()),
+        };
         let mut lines = waykeeper_units::lines_of(bytes);
-        let pages = lines.div_ceil(u64::from(HUGE_LINES));
-        if pages > self.free.pages() {
+        let count = lines.div_ceil(u64::from(page_lines));
+        if count > free {
             return Err(self.exhausted(bytes));
         }
         let mut region = Region::default();
-        for _ in 0..pages {
-            let page = self.free.page();
-            let count = lines.min(u64::from(HUGE_LINES)) as u32;
-            self.append(&mut region, page * HUGE_LINES, count);
+        for _ in 0..count {
+            let page = match pages {
+                Pages::Small => self.free.frame(),
+                Pages::Huge => self.free.page(),
+                Pages::Coloured => self.free.coloured_frame(),
+            };
+            let count = lines.min(u64::from(page_lines)) as u32;
+            self.append(&mut region, page * page_lines, count);
             lines -= u64::from(count);
         }
         self.note(&region);

@@ -45,7 +45,7 @@ pub use evictions::{EvictionCount, EvictionReason, Owner};
 pub use gather::{Gather, PADDING};
 pub use level::OneLevel;
 pub use line::Line;
-pub use pages::Lent;
+pub use pages::{Lent, Pages};
 pub use rules::{DmaUpdate, InclusiveVictim, Migration, MlcHeldWrite, Replacement, Rules, SliceHash};
 pub use shared::DcaMode;
 pub use spec::{ChipSpec, DramSpec, Identity, Latency, LlcKind, LlcSpec, MlcSpec, OpcodeSpec, SpecError};

@@ -1,4 +1,4 @@
-//! Free physical memory: pages of 2 MiB, and frames of 4 KiB of pages that were opened for them.
+//! Physical memory: its pages of 2 MiB, the frames of 4 KiB of pages that were opened for them, and which of them are free.
 //!
 //! Must not know lines, sets or slices.
 
@@ -8,6 +8,27 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 /// 4-KiB frames in a 2-MiB page.
 const PAGE_FRAMES: u32 = 512;
 
+/// Frames that are reserved for coloured memory at a time: 64 MiB, more than the LLC ways of a device.
+const RESERVED_PAGES: u32 = 32;
+
+/// Which physical memory a program or a device gets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pages {
+    /// 4-KiB frames at random places, as Linux gives them to a program.
+    Small,
+    /// 2-MiB pages at random places.
+    Huge,
+    /// 4-KiB frames in the order of their addresses from a reservation, so that every colour (the bits of the LLC's set index
+    /// above those of a frame) is used as often as every other, as Sepia's stride-1 pools are (Song et al., OSDI 2026).
+    Coloured,
+}
+
+impl Pages {
+    /// Every kind, with its name in scenarios.
+    pub const NAMED: [(&str, Pages); 3] =
+        [("small", Pages::Small), ("huge", Pages::Huge), ("coloured", Pages::Coloured)];
+}
+
 /// What is free, by number.
 #[derive(Clone, Debug)]
 pub(crate) struct FreeMemory {
@@ -15,6 +36,8 @@ pub(crate) struct FreeMemory {
     pages: Vec<u32>,
     /// Frames of opened pages.
     frames: Vec<u32>,
+    /// Frames that are reserved for coloured memory, the last one first.
+    coloured: Vec<u32>,
     rng: Xoshiro256PlusPlus,
     /// Memory taken since [`FreeMemory::lend`].
     lent: Option<Lent>,
@@ -25,6 +48,7 @@ pub(crate) struct FreeMemory {
 pub struct Lent {
     pages: Vec<u32>,
     frames: Vec<u32>,
+    coloured: Vec<u32>,
 }
 
 impl Lent {
@@ -32,6 +56,7 @@ impl Lent {
     pub fn append(&mut self, mut later: Lent) {
         self.pages.append(&mut later.pages);
         self.frames.append(&mut later.frames);
+        self.coloured.append(&mut later.coloured);
     }
 }
 
@@ -41,7 +66,7 @@ impl FreeMemory {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0xadd2_e550);
         let mut pages: Vec<u32> = (0..pages).collect();
         shuffle(&mut pages, &mut rng);
-        FreeMemory { pages, frames: Vec::new(), rng, lent: None }
+        FreeMemory { pages, frames: Vec::new(), coloured: Vec::new(), rng, lent: None }
     }
 
     /// Number of free pages.
@@ -51,7 +76,12 @@ impl FreeMemory {
 
     /// Number of free frames, those of free pages included.
     pub(crate) fn frames(&self) -> u64 {
-        self.frames.len() as u64 + self.pages() * u64::from(PAGE_FRAMES)
+        self.frames.len() as u64 + self.coloured_frames()
+    }
+
+    /// Number of frames that coloured memory can still have.
+    pub(crate) fn coloured_frames(&self) -> u64 {
+        self.coloured.len() as u64 + self.pages() * u64::from(PAGE_FRAMES)
     }
 
     /// Takes a page. There must be one.
@@ -63,8 +93,38 @@ impl FreeMemory {
         page
     }
 
+    /// Takes the frame after the one before, as long as the reservation lasts. There must be one.
+    pub(crate) fn coloured_frame(&mut self) -> u32 {
+        if self.coloured.is_empty() {
+            self.reserve();
+        }
+        let frame = self.coloured.pop().expect("a run of pages was reserved");
+        if let Some(lent) = &mut self.lent {
+            lent.coloured.push(frame);
+        }
+        frame
+    }
+
+    /// Reserves the longest run of free pages, up to [`RESERVED_PAGES`], the lowest of those of that length.
+    fn reserve(&mut self) {
+        let mut sorted = self.pages.clone();
+        sorted.sort_unstable();
+        let runs = sorted
+            .chunk_by(|a, b| a + 1 == *b)
+            .map(|run| (run[0], run.len().min(RESERVED_PAGES as usize) as u32));
+        // The first of the longest: `max_by_key` would return the last.
+        let Some((first, count)) = runs.rev().max_by_key(|(_, count)| *count) else { return };
+        let run = first..first + count;
+        self.pages.retain(|page| !run.contains(page));
+        self.coloured = (run.start * PAGE_FRAMES..run.end * PAGE_FRAMES).rev().collect();
+    }
+
     /// Takes a frame. There must be one.
     pub(crate) fn frame(&mut self) -> u32 {
+        if self.frames.is_empty() && self.pages.is_empty() {
+            // What is left of a reservation.
+            self.frames = std::mem::take(&mut self.coloured);
+        }
         if self.frames.is_empty() {
             // Frames of a batch of pages are shuffled so that neighbours in a region are not neighbours in memory.
             let take = self.pages.len().min(64);
@@ -94,6 +154,7 @@ impl FreeMemory {
     pub(crate) fn take_back(&mut self, lent: Lent) {
         self.pages.extend(lent.pages.into_iter().rev());
         self.frames.extend(lent.frames.into_iter().rev());
+        self.coloured.extend(lent.coloured.into_iter().rev());
     }
 }
 

@@ -7,7 +7,7 @@ use super::keys::{Keys, LATEST_S};
 use crate::nic::{BUFFER_BYTES, FlowOrder, MempoolSpec, OUTSIDE_NS, Pace, Steering, TrafficSpec};
 use crate::ssd::ArraySpec;
 use waykeeper_inputs::{ETHERNET_BYTES, SHORTEST_FRAME};
-use waykeeper_silicon::{ChipSpec, LlcKind, PayloadTarget, Placement};
+use waykeeper_silicon::{ChipSpec, LlcKind, Pages, PayloadTarget, Placement};
 
 /// Placements of packets; the first is that of real servers.
 const PLACEMENTS: [&str; 6] = ["ddio", "dram", "llc", "mlc", "headers", "idio"];
@@ -84,6 +84,8 @@ pub struct NicSpec {
     pub mempool: Option<MempoolSpec>,
     /// Workers write every buffer once at the start.
     pub warm_buffers: bool,
+    /// Physical memory of its rings and buffers; `None`: as its driver asks.
+    pub pages: Option<Pages>,
     /// Its offered traffic.
     pub traffic: TrafficSpec,
     /// Changes of the traffic.
@@ -153,6 +155,7 @@ pub(super) fn read_nics(keys: &mut Keys<'_>, chip: &ChipSpec) -> Result<Vec<NicS
             },
             mempool: read_mempool(&mut inner)?,
             warm_buffers: inner.flag("warm_buffers", false)?,
+            pages: inner.pages()?,
             gbps,
             ring,
             traffic,

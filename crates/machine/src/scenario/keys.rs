@@ -10,6 +10,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
+use waykeeper_silicon::Pages;
 use waykeeper_units::{CoreList, Likeness, Unit, WayMask, most_alike, parse_size};
 
 /// A key with a similarity above this to a missing key counts as a misspelling of it (ours; `hint` requires less,
@@ -275,6 +276,18 @@ impl<'a> Keys<'a> {
         }
         let near = hint(&text, words.iter().copied());
         Err(self.refuse(key, &format!("`{text}`{near}"), &wanted))
+    }
+
+    /// `pages`: which physical memory a program or a device gets.
+    ///
+    /// # Errors
+    /// Anything but the name of a kind.
+    pub fn pages(&mut self) -> Result<Option<Pages>, ScenarioError> {
+        if !self.has("pages") {
+            return Ok(None);
+        }
+        let name = self.required_choice("pages", &Pages::NAMED.map(|(name, _)| name))?;
+        Ok(Pages::NAMED.into_iter().find_map(|(named, pages)| (named == name).then_some(pages)))
     }
 
     /// A path, relative to the scenario's folder; required.

@@ -9,7 +9,7 @@ use crate::programs::{Blueprint, KINDS, ProgramKind, kind};
 use std::sync::Arc;
 use toml::Table;
 use waykeeper_host::{Priority, WorkloadKind};
-use waykeeper_silicon::ChipSpec;
+use waykeeper_silicon::{ChipSpec, Pages};
 use waykeeper_units::{CoreList, WayMask};
 
 /// A change of a workload's program or priority.
@@ -50,6 +50,8 @@ pub struct WorkloadSpec {
     pub stack: bool,
     /// Initial mask, before any policy acts; `None` is all ways.
     pub mask: Option<WayMask>,
+    /// Physical memory of its programs; `None`: as each asks.
+    pub pages: Option<Pages>,
     /// Its control group, a path below the root of cgroup v2.
     pub cgroup: String,
     /// When it starts, s.
@@ -165,6 +167,7 @@ fn read_one(
         peer: keys.optional_text("peer")?,
         stack,
         mask: keys.mask("mask", chip.llc.ways, chip.llc.min_ways, chip.llc.sparse_masks)?,
+        pages: keys.pages()?,
         cgroup: read_cgroup(keys, &name)?,
         start_s: keys.number("start_s", 0.0..=LATEST_S, 0.0)?,
         stop_s: keys.optional_number("stop_s", 0.0..=LATEST_S)?,

@@ -119,6 +119,20 @@ fn devices_find_warm_buffers_beyond_their_ways() {
 }
 
 #[test]
+fn colours_keep_a_ring_in_the_dca_ways() {
+    // 1024 x 24 lines are 1.5 MiB, a third of what two ways hold: 0.67 lines in a set on average. Frames at random places give some sets
+    // three and more; of buffers in the order of their addresses, 37 lines apart, no set gets more than one.
+    let hits = |pages: &str| {
+        let rules = "[model]\nslice_hash = \"rounds\"";
+        let nic =
+            format!("packet_bytes = 1500\nring = 1024\noffered_gbps = 20\npages = \"{pages}\"\n{rules}");
+        run(&forwarder("", &nic, "cores = 0")).system.dca_write_hit_ratio.expect("it writes")
+    };
+    let [small, huge, coloured] = ["small", "huge", "coloured"].map(hits);
+    assert!(small < 0.97 && huge > small + 0.02 && coloured > 0.99, "{small} {huge} {coloured}");
+}
+
+#[test]
 fn the_cache_of_a_mempool_keeps_the_buffers_in_use_few() {
     // 256 in the RX ring and a few bursts are 0.4 MiB; 65535 are 96 MiB. DDIO's two ways are 4.5 MiB.
     let hits = |mempool: &str| {

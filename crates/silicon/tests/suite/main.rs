@@ -6,6 +6,7 @@ mod devices;
 mod evictions;
 mod golden;
 mod inclusive_llc;
+mod page_kinds;
 mod prefetch;
 mod properties;
 mod rules;
