@@ -461,6 +461,7 @@ fn build_nic(
     let spread = spread(scenario, index, owners.len() as u32);
     let rss = Stream::new(spec.rss_seed.unwrap_or(seed), &format!("{} rss", spec.name));
     let mut nic = Nic::new(index, spec.gbps, Traffic::new(&spec.traffic, spread, stream, rss));
+    nic.link_gb_per_s = spec.link_gb_per_s;
     let dependent = scenario.chip.dependent;
     nic.fetch = spec.read_window.map(|bytes| Fetch::new(bytes, dependent.memory_ns - dependent.llc_ns));
     // The queues have equal parts of one mempool.

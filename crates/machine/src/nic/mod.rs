@@ -35,18 +35,21 @@ use crate::posted;
 use queue::lines_of;
 use waykeeper_silicon::{Chip, Gather};
 
-/// Usable PCIe bandwidth towards the host, bytes per ns (gen3 x16, microarchitecture.md 2: about 14 GB/s
-/// after headers).
-const PCIE_BYTES_PER_NS: f64 = 14.0;
-/// On-chip receive buffer: bytes that may wait for PCIe or for a queue's engine before packets are lost (X).
+/// Usable PCIe bandwidth towards the host of a NIC of up to 100 Gb/s, GB/s (gen3 x16, microarchitecture.md 2: about 14 GB/s
+/// after headers). Faster ones have as much more: 200 Gb/s gen4, 400 Gb/s gen5.
+const LINK_GB_PER_S: f64 = 14.0;
+/// On-chip receive buffer of such a NIC: bytes that may wait for PCIe or for a queue's engine before packets are lost (X).
 const RX_FIFO_BYTES: f64 = 512.0 * 1024.0;
+/// The line rate from which link, buffer and the rate of a queue's engine grow with it, Gb/s.
+const USUAL_GBPS: f64 = 100.0;
 /// From enqueue to the NIC's fetch of descriptor and packet, ns (microarchitecture.md 7).
 const TX_FETCH_NS: f64 = 700.0;
 /// One queue's engine takes this long per packet, ns, and per byte, in either direction (ddio-bench, single-core l2fwd:
 /// 256 B 11.9 ... 1500 B 7.5 Mpps). Without a read window it limits receiving too: if it limited only sending, a single
 /// core's software queue would always be full, which contradicts its write hits at 128 descriptors (97.9 %). With a
 /// window it limits only sending: the queue is full (artifact: p99 of one core with 4096 descriptors 711 us above the
-/// generator's, ours 713; 40 % read hits, ours 39), and those write hits are too few.
+/// generator's, ours 713; 40 % read hits, ours 39), and those write hits are too few. The time per byte is about that of the link, and
+/// shorter on a faster NIC in proportion to its line rate (X).
 const QUEUE_PACKET_NS: f64 = 22.0;
 const QUEUE_BYTE_NS: f64 = 0.0735;
 /// Sending takes this part of that time where receiving is limited too (X): a single queue then drains the packets
@@ -77,6 +80,10 @@ pub struct Nic {
     pub(crate) device: usize,
     /// Line rate, Gb/s.
     pub(crate) gbps: f64,
+    /// PCIe bandwidth towards the host, GB/s.
+    pub(crate) link_gb_per_s: f64,
+    /// Time of a queue's engine per byte, ns.
+    queue_byte_ns: f64,
     pub(crate) queues: Vec<Queue>,
     /// Queues that only send: those of a switch, which fills them from its ports.
     pub(crate) outlets: Vec<Queue>,
@@ -102,6 +109,8 @@ impl Nic {
         Nic {
             device,
             gbps,
+            link_gb_per_s: usual_link(gbps),
+            queue_byte_ns: QUEUE_BYTE_NS / times_usual(gbps),
             queues: Vec::new(),
             outlets: Vec::new(),
             traffic,
@@ -134,12 +143,14 @@ impl Nic {
     #[inline(always)]
     fn receive_as<const WINDOWS: bool>(&mut self, chip: &mut Chip, meters: &mut [Meter], until_ns: f64) {
         // Each queue has its share of the receive buffer, which fills at line rate.
-        let patience_ns = RX_FIFO_BYTES * 8.0 / self.gbps / self.queues.len() as f64;
+        let fifo_bytes = RX_FIFO_BYTES * times_usual(self.gbps);
+        let patience_ns = fifo_bytes * 8.0 / self.gbps / self.queues.len() as f64;
         let windowed = self.fetch.is_some();
-        let line_ns = (64.0 / PCIE_BYTES_PER_NS).max(posted::line_ns(chip, self.device));
+        let line_ns = (64.0 / self.link_gb_per_s).max(posted::line_ns(chip, self.device));
         self.reads.clear();
         self.writes.clear();
         let Nic { queues, traffic, counters, classifier, pcie_free_ns, reads, writes, marked, .. } = self;
+        let queue_byte_ns = self.queue_byte_ns;
         let mut counted = *counters;
         let mut free_ns = *pcie_free_ns;
         traffic.each_before(until_ns, |arrival| {
@@ -162,7 +173,7 @@ impl Nic {
             free_ns = start + f64::from(with_completion) * line_ns;
             counted.inbound_bytes += u64::from(with_completion) * 64;
             if !windowed {
-                queue.receive_free_ns = start + QUEUE_PACKET_NS + QUEUE_BYTE_NS * f64::from(arrival.bytes);
+                queue.receive_free_ns = start + QUEUE_PACKET_NS + queue_byte_ns * f64::from(arrival.bytes);
             }
             let mut left = arrival.bytes;
             loop {
@@ -238,6 +249,7 @@ impl Nic {
             counters,
             wire_owed_until_ns,
             wire_byte_ns,
+            queue_byte_ns,
             reads,
             fetch: reader,
             marked,
@@ -276,7 +288,7 @@ impl Nic {
                 meter.latency(start - packet.arrived_ns + queue.outside_ns);
             }
             marked.note(0, packet.buffer, packet.lines);
-            free_ns = start + part * (packet_ns + QUEUE_BYTE_NS * bytes);
+            free_ns = start + part * (packet_ns + *queue_byte_ns * bytes);
             sent += 1;
         }
         (queue.send_free_ns, *wire_owed_until_ns) = (free_ns, owed_until_ns);
@@ -289,6 +301,16 @@ impl Nic {
     pub fn backlog(&self) -> u32 {
         self.queues.iter().map(Queue::waiting).sum()
     }
+}
+
+/// PCIe bandwidth towards the host of a NIC with this line rate, GB/s.
+pub(crate) fn usual_link(gbps: f64) -> f64 {
+    LINK_GB_PER_S * times_usual(gbps)
+}
+
+/// How many times faster than usual a NIC with this line rate is, at least 1.
+fn times_usual(gbps: f64) -> f64 {
+    (gbps / USUAL_GBPS).max(1.0)
 }
 
 /// The later of two times. Unlike [`f64::max`] it does not treat NaN, which does not occur: one instruction.

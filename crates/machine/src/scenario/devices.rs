@@ -4,7 +4,7 @@
 
 use super::error::ScenarioError;
 use super::keys::{Keys, LATEST_S};
-use crate::nic::{BUFFER_BYTES, FlowOrder, MempoolSpec, OUTSIDE_NS, Pace, Steering, TrafficSpec};
+use crate::nic::{BUFFER_BYTES, FlowOrder, MempoolSpec, OUTSIDE_NS, Pace, Steering, TrafficSpec, usual_link};
 use crate::ssd::ArraySpec;
 use waykeeper_inputs::{ETHERNET_BYTES, SHORTEST_FRAME};
 use waykeeper_silicon::{ChipSpec, LlcKind, Pages, PayloadTarget, Placement};
@@ -64,6 +64,8 @@ pub struct NicSpec {
     pub port: String,
     /// Line rate, Gb/s.
     pub gbps: f64,
+    /// PCIe bandwidth towards the host, GB/s.
+    pub link_gb_per_s: f64,
     /// RX descriptors per queue (a power of two).
     pub ring: u32,
     /// True if it is attached to another socket.
@@ -156,6 +158,7 @@ pub(super) fn read_nics(keys: &mut Keys<'_>, chip: &ChipSpec) -> Result<Vec<NicS
             mempool: read_mempool(&mut inner)?,
             warm_buffers: inner.flag("warm_buffers", false)?,
             pages: inner.pages()?,
+            link_gb_per_s: inner.number("link_gb_per_s", 0.01..=128.0, usual_link(gbps))?,
             gbps,
             ring,
             traffic,
