@@ -20,7 +20,7 @@ DESTDIR ?=
 # The program that `make install` installs.
 PROGRAM ?= target/release/waykeeper
 
-.PHONY: install uninstall run test test-long flaky test-rust test-python test-oracle test-nvme test-clients test-fleet bench bench-nvme fidelity model-lock curves real-chip lint deny build python repro fuzz docs
+.PHONY: install uninstall run test test-long flaky test-rust test-python test-oracle test-nvme test-clients test-fleet bench bench-nvme fidelity model-lock curves real-chip modern lint deny build python repro fuzz docs
 .PHONY: packages test-packages
 
 # What `make run` builds: only the commands that need no host (run, scenario, policy, chip, trace, capture). It does not
@@ -199,6 +199,14 @@ curves:
 ## Renews the picture of docs/real-chip.md: measured experiments beside the model.
 real-chip:
 	$(CARGO) run --release --locked -p waykeeper-cli --no-default-features -- chip compare platinum-8570 --json | $(VENV)/bin/python scripts/draw_experiments.py
+
+## Renews the picture of docs/real-chip.md that shows policies and ring sizes on a server of today (some minutes).
+modern:
+	mkdir -p target/modern
+	for scenario in modern modern-rings; do \
+		$(CARGO) run --release --locked -p waykeeper-cli --no-default-features -- run $$scenario --seeds $(SEEDS) --json > target/modern/$$scenario.json \
+			|| exit 1; done
+	$(VENV)/bin/python scripts/draw_modern.py target/modern/modern.json target/modern/modern-rings.json
 
 ## Runs the long simulations of crates/machine/tests again and writes their numbers, after a change of the model.
 model-lock:

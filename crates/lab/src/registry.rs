@@ -49,6 +49,8 @@ built_in! {
     "iat-leaky-dma",
     "idio-fig3",
     "idio-msl",
+    "modern",
+    "modern-rings",
     "probe",
     "real-grep",
     "real-hpw-heavy",
