@@ -17,9 +17,10 @@ fn every_chip_runs_the_flagship_or_a_part_of_it() {
         let mix = match chip.cores {
             CORES.. => scenario("a4-hpw-heavy", &sets),
             // The first cores of a forwarder, on the chips of the two papers whose chips are small.
-            cores => {
-                scenario("ddio-fig5", &format!("{sets};workload.l2fwd.cores=\"0-{}\";sweep=[]", cores.min(4) - 1))
-            }
+            cores => scenario(
+                "ddio-fig5",
+                &format!("{sets};workload.l2fwd.cores=\"0-{}\";sweep=[]", cores.min(4) - 1),
+            ),
         };
         let measured = run(&Arc::new(mix), 1, 1, sampling);
         for (number, workload) in measured.workloads.iter().enumerate() {
