@@ -2,8 +2,8 @@
 
     python3 scripts/draw_modern.py MIX.json RINGS.json
 
-The files are what `waykeeper run modern --json` and `waykeeper run modern-rings --json` print; `make modern` makes them. Knows nothing of the
-model.
+The files are what `waykeeper run modern --json` and `waykeeper run modern-rings --json` print; `make modern` makes them. Knows nothing of
+the model.
 """
 
 import json
