@@ -18,8 +18,8 @@ pub enum Pages {
     Small,
     /// 2-MiB pages at random places.
     Huge,
-    /// 4-KiB frames in the order of their addresses from a reservation, so that every colour (the bits of the LLC's set index
-    /// above those of a frame) is used as often as every other, as Sepia's stride-1 pools are (Song et al., OSDI 2026).
+    /// 4-KiB frames in the order of their addresses from a reservation, so that every colour (the bits of the LLC's set
+    /// index above those of a frame) is used as often as every other, as in Sepia's stride-1 pools (Song et al., OSDI 2026).
     Coloured,
 }
 

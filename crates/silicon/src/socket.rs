@@ -273,8 +273,8 @@ impl<T: LineTag, const L: usize> Socket<T, L> {
 
     /// Hints that `core` will access `line` soon.
     ///
-    /// If its MLC does not have the line, the access evicts another, whose set of the LLC is read too. Which one that is says the MLC's set,
-    /// which the hint fetches; so the second hint comes some hints later.
+    /// If its MLC does not have the line, the access evicts another, whose set of the LLC is read too. The MLC's set says
+    /// which line that is, and the hint only begins to fetch it: that set is hinted at some hints later.
     #[inline(always)]
     pub(crate) fn prefetch(&mut self, core: usize, line: Line) {
         prefetch(self.shared.mlc(core, T::set(line)));

@@ -141,7 +141,7 @@ fn a_comparison_with_a_bad_file_runs_nothing() {
 #[test]
 fn chips_are_listed_and_shown() {
     assert!(output(&["chip", "list"]).contains("24.75 MiB"));
-    assert_eq!(json(&["chip", "list", "--json"]).as_array().unwrap().len(), 11);
+    assert_eq!(json(&["chip", "list", "--json"]).as_array().unwrap().len(), 15);
     assert_eq!(
         output(&["chip", "show", "gold-6140"]),
         std::fs::read_to_string(shipped("chips/gold-6140.toml")).unwrap()

@@ -48,8 +48,8 @@ const TX_FETCH_NS: f64 = 700.0;
 /// 256 B 11.9 ... 1500 B 7.5 Mpps). Without a read window it limits receiving too: if it limited only sending, a single
 /// core's software queue would always be full, which contradicts its write hits at 128 descriptors (97.9 %). With a
 /// window it limits only sending: the queue is full (artifact: p99 of one core with 4096 descriptors 711 us above the
-/// generator's, ours 713; 40 % read hits, ours 39), and those write hits are too few. The time per byte is about that of the link, and
-/// shorter on a faster NIC in proportion to its line rate (X).
+/// generator's, ours 713; 40 % read hits, ours 39), and those write hits are too few. The time per byte is about that of
+/// the link, and shorter on a faster NIC in proportion to its line rate (X).
 const QUEUE_PACKET_NS: f64 = 22.0;
 const QUEUE_BYTE_NS: f64 = 0.0735;
 /// Sending takes this part of that time where receiving is limited too (X): a single queue then drains the packets

@@ -120,8 +120,8 @@ fn devices_find_warm_buffers_beyond_their_ways() {
 
 #[test]
 fn a_fast_nic_has_a_fast_link() {
-    // 1000 B and 24 of overhead: at 400 Gb/s 48.8 Mpps. A packet is 16 lines and a completion, so 14 GB/s carry 12.87 Mpps and
-    // 56 GB/s 51.5; twelve polling cores, which read headers only, take both.
+    // 1000 B and 24 of overhead: at 400 Gb/s 48.8 Mpps. A packet is 16 lines and a completion, so 14 GB/s carry 12.87
+    // Mpps and 56 GB/s 51.5; twelve polling cores, which read headers only, take both.
     let nic = |more: &str| format!("gbps = 400\npacket_bytes = 1000\nring = 512\n{more}");
     let rate = |more: &str| mpps(&run(&forwarder("", &nic(more), "cores = \"0-11\"")));
     let (narrow, usual) = (rate("link_gb_per_s = 14"), rate(""));
@@ -131,8 +131,8 @@ fn a_fast_nic_has_a_fast_link() {
 
 #[test]
 fn colours_keep_a_ring_in_the_dca_ways() {
-    // 1024 x 24 lines are 1.5 MiB, a third of what two ways hold: 0.67 lines in a set on average. Frames at random places give some sets
-    // three and more; of buffers in the order of their addresses, 37 lines apart, no set gets more than one.
+    // 1024 x 24 lines are 1.5 MiB, a third of what two ways hold: 0.67 lines in a set on average. Frames at random places
+    // give some sets three and more; of buffers in the order of their addresses, 37 lines apart, no set gets more than one.
     let hits = |pages: &str| {
         let rules = "[model]\nslice_hash = \"rounds\"";
         let nic =

@@ -1,8 +1,8 @@
 //! Kinds of pages: how evenly memory of each kind fills the sets of the LLC.
 //!
-//! The chip has the LLC of Sepia's machine (Song et al., OSDI 2026: 26 slices of 2048 sets, 12 ways, 39 MiB). Its authors count, as
-//! here, the lines in sets that get more lines than they have ways. They find that coloured pages raise the capacity that can be
-//! used without such sets by 77.8 to 94.4 % over Linux's.
+//! The chip has the LLC of Sepia's machine (Song et al., OSDI 2026: 26 slices of 2048 sets, 12 ways, 39 MiB). Its authors
+//! count, as here, the lines in sets that get more lines than they have ways. They find that coloured pages raise the
+//! capacity that can be used without such sets by 77.8 to 94.4 % over Linux's.
 
 use std::collections::HashMap;
 use waykeeper_silicon::{AddressMap, ChipSpec, Pages, Rules, Sampling, SliceHash};
@@ -15,8 +15,8 @@ fn chip() -> ChipSpec {
     chip.with_rules(rules)
 }
 
-/// Share of the lines of so much memory that are in sets with more lines than ways. One MLC set of 64 is looked at: the lines of a frame
-/// are in 64 neighbouring sets, which fill alike.
+/// Share of the lines of so much memory that are in sets with more lines than ways. One MLC set of 64 is looked at: the
+/// lines of a frame are in 64 neighbouring sets, which fill alike.
 fn overfull(pages: Pages, mib: u64, seed: u64) -> f64 {
     let chip = chip();
     let mut map = AddressMap::new(&chip, Sampling::one_in(64).unwrap(), seed, seed);
