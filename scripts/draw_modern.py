@@ -42,9 +42,9 @@ def draw_policies(axis: Any, policies: dict[str, Any]) -> None:
         axis.bar([at + offset for at in range(len(means))], means, 0.38, color=colour, label=group)
     axis.axhline(1, color="black", linewidth=0.6)
     axis.set_xticks(range(len(policies)), list(policies))
-    axis.set_ylim(0.8, 1.3)
+    axis.set_ylim(0, 1.35)
     axis.set_title("Performance relative to no management")
-    axis.legend(frameon=False)
+    axis.legend(frameon=False, ncols=2, loc="upper left")
 
 
 def draw_rings(axis: Any, points: list[dict[str, Any]]) -> None:
@@ -61,6 +61,8 @@ def draw_rings(axis: Any, points: list[dict[str, Any]]) -> None:
     axis.axvline(DCA_WAYS_MIB, color="black", linewidth=0.6)
     axis.text(DCA_WAYS_MIB, 0.03, " DCA ways", fontsize=7)
     axis.set_xscale("log", base=2)
+    sizes = [mib for mib, _ in next(iter(curves.values()))]
+    axis.set_xticks(sizes, [f"{mib:g}" for mib in sizes])
     axis.set_ylim(0, 1.05)
     axis.set_xlabel("packets in 16 rings, MiB")
     axis.set_title("Share of packet reads that the LLC serves")

@@ -8,7 +8,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 /// 4-KiB frames in a 2-MiB page.
 const PAGE_FRAMES: u32 = 512;
 
-/// Frames that are reserved for coloured memory at a time: 64 MiB, more than the LLC ways of a device.
+/// Pages that are reserved for coloured memory at a time: 64 MiB, more than the DCA ways of any chip (ours).
 const RESERVED_PAGES: u32 = 32;
 
 /// Which physical memory a program or a device gets.

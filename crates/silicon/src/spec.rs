@@ -258,11 +258,10 @@ impl ChipSpec {
                 let known = ChipSpec::built_in_names().collect::<Vec<_>>().join(", ");
                 refused(("rules_as".into(), name.clone(), format!("one of {known}")))
             })?;
-            if let Some(own) = table.get("rules").and_then(toml::Value::as_table) {
-                spec.rules = other.rules.with(own).map_err(syntax)?;
-            } else {
-                spec.rules = other.rules;
-            }
+            spec.rules = match table.get("rules").and_then(toml::Value::as_table) {
+                Some(own) => other.rules.with(own).map_err(syntax)?,
+                None => other.rules,
+            };
         }
         spec.check().map_err(refused)?;
         Ok(spec)

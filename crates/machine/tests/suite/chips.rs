@@ -16,7 +16,7 @@ fn every_chip_runs_the_flagship_or_a_part_of_it() {
         let sets = format!("{short};chip=\"{name}\"");
         let mix = match chip.cores {
             CORES.. => scenario("a4-hpw-heavy", &sets),
-            // The first cores of a forwarder, on the chips of the two papers whose chips are small.
+            // The smallest chip has two cores.
             cores => scenario(
                 "ddio-fig5",
                 &format!("{sets};workload.l2fwd.cores=\"0-{}\";sweep=[]", cores.min(4) - 1),
