@@ -19,6 +19,7 @@ import matplotlib.pyplot as plt
 DOCS = Path(__file__).parent.parent / "docs"
 RING = "nic.nic0.ring"
 DELAY = "workload.fastclick.start_delay_ms"
+# Of scenarios/modern-rings.toml and its chip.
 PACKET_BYTES = 1024
 QUEUES = 16
 DCA_WAYS_MIB = 30

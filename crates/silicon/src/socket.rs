@@ -274,7 +274,7 @@ impl<T: LineTag, const L: usize> Socket<T, L> {
     /// Hints that `core` will access `line` soon.
     ///
     /// If its MLC does not have the line, the access evicts another, whose set of the LLC is read too. The MLC's set says
-    /// which line that is, and the hint only begins to fetch it: that set is hinted at some hints later.
+    /// which line that is, and a hint only begins to fetch it: the victim's set follows [`VICTIM_AFTER`] hints later.
     #[inline(always)]
     pub(crate) fn prefetch(&mut self, core: usize, line: Line) {
         prefetch(self.shared.mlc(core, T::set(line)));
